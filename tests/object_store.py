@@ -61,7 +61,7 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
     finally:
         server.terminate()
         try:
-            server.wait(20)
+            server.wait(3)
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
