@@ -1,0 +1,111 @@
+"""Build the page of a run:  python -m flows.report --store URL --run RUN"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from flows.report.html import page
+from flows.report.read import RunView, read_run
+from flows.report.totals import dropped, funnel, group_losses, verdict
+from pipelines.core.config import ConfigError
+from pipelines.core.manifest import StageRecord
+from pipelines.core.shards import Attempt, StageFailed, Step, Unit, run_step
+from pipelines.core.store import Store, local_file
+
+VERSION = 1
+"""Raised whenever the same run would give another page."""
+
+
+def build_report(store: Store, run: str, *, quiet: bool = False) -> StageRecord:
+    """Write runs/RUN/report/index.html and report.json, unless nothing they tell has changed.
+
+    Raises:
+        ConfigError: the store has no such run, or a table of it does not read as its kind.
+        StageFailed: the page could not be written.
+    """
+    view = read_run(store, run)
+    records = [stage.record for stage in view.stages if stage.record is not None]
+    step = Step(
+        name="report",
+        version=VERSION,
+        folder=f"runs/{run}/report",
+        config={
+            "run": run,
+            "config_sha256": view.config_sha256,
+            "finished": {record.stage: record.binding_id for record in records},
+        },
+        work=write_report,
+    )
+    inputs = tuple(output.ref for record in records for output in record.outputs)
+    return run_step(step, [Unit("page", inputs)], store, run, inline=True, quiet=quiet)
+
+
+def write_report(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
+    """Write the page and its numbers; counts the finished stages it tells of."""
+    view = read_run(attempt.store, config["run"])
+    for name, content in (
+        ("index.html", page(view)),
+        ("report.json", json.dumps(as_json(view), indent=1, ensure_ascii=False) + "\n"),
+    ):
+        with local_file() as path:
+            path.write_text(content, encoding="utf-8")
+            attempt.write_file(name, path, part="report")
+    attempt.counters["stages"] = sum(stage.record is not None for stage in view.stages)
+    attempt.counters["unfinished_stages"] = len(view.unfinished)
+
+
+def as_json(view: RunView) -> dict[str, Any]:
+    """All numbers of the page as plain JSON."""
+    tables = {"balance": view.balance, "vocabulary": view.vocabulary, "pretraining": view.metrics}
+    return {
+        "run": view.name,
+        "title": view.section.title,
+        "verdict": verdict(view),
+        "config_sha256": view.config_sha256,
+        "packages": {name: list(found) for name, found in view.packages.items()},
+        "unfinished": list(view.unfinished),
+        "outdated": list(view.outdated),
+        "stages": [
+            {
+                "stage": stage.name,
+                "units": stage.record.units,
+                "reused": stage.record.reused,
+                "seconds": stage.record.seconds,
+                "work_seconds": round(stage.work_seconds, 3),
+                "counters": stage.record.counters,
+                "notes": stage.record.notes,
+            }
+            for stage in view.stages
+            if stage.record is not None
+        ],
+        "funnel": [asdict(row) for row in funnel(view)],
+        "dropped": [asdict(row) for row in dropped(view)],
+        "loss_by_group": [asdict(row) for row in group_losses(view.metrics)]
+        if view.metrics
+        else [],
+        **{name: found and found.model_dump(mode="json") for name, found in tables.items()},
+        "scores": [scores.model_dump(mode="json") for scores in view.scores],
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build the report of a run; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m flows.report", description=__doc__)
+    parser.add_argument("--store", required=True, help="URL of the store, or a folder")
+    parser.add_argument("--run", required=True, help="name of the run")
+    options = parser.parse_args(arguments)
+    try:
+        build_report(Store(options.store), options.run)
+    except (ConfigError, StageFailed) as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - this is the command line
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

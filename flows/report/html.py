@@ -1,0 +1,295 @@
+"""The page of a run: one HTML file that opens from disk and needs nothing else."""
+
+from __future__ import annotations
+
+import math
+
+from flows.report import markup
+from flows.report.markup import Table
+from flows.report.model_plots import loss_svg, scores_svg
+from flows.report.plots import fertility_svg, funnel_svg, shares_svg
+from flows.report.read import RunView, by_language, mean_loss
+from flows.report.tables import Metrics, Scores
+from flows.report.totals import (
+    dropped,
+    funnel,
+    group_losses,
+    percent,
+    stage_time,
+    verdict,
+)
+
+
+def page(view: RunView) -> str:
+    """The whole page; the same run gives the same text."""
+    title = view.section.title
+    content = [
+        f"<h1>{markup.text(title)}</h1>",
+        markup.paragraph(f"Run {view.name}", "faint"),
+        markup.paragraph(" ".join(verdict(view)), "lead"),
+        markup.facts(
+            [
+                ("Configuration", f"sha256 {view.config_sha256}"),
+                ("Versions", ", ".join(f"{k} {' and '.join(v)}" for k, v in view.packages.items())),
+            ]
+        ),
+        markup.details("the resolved configuration", f"<pre>{markup.text(view.config_text)}</pre>"),
+        _stages(view),
+        _funnel(view),
+        _languages(view),
+        _vocabulary(view),
+        _packed(view),
+        _loss(view),
+        *(_scores(scores, view.section.max_languages_in_picture) for scores in view.scores),
+        *([] if view.record("finetune") else [_unfinished("Fine-tuning")]),
+        _notes(view),
+        _counters(view),
+    ]
+    return markup.page(f"{title}: {view.name}", content)
+
+
+def _unfinished(title: str) -> str:
+    return markup.section(title, markup.paragraph("not finished", "faint"))
+
+
+def _stages(view: RunView) -> str:
+    rows = [
+        (
+            stage.name,
+            stage.record and stage.record.units,
+            stage.record and stage.record.reused,
+            stage_time(stage),
+            f"{stage.work_seconds:,.1f} s" if stage.record else None,
+        )
+        for stage in view.stages
+    ]
+    columns = ("stage", "units", "reused", "wall time", "work of all units")
+    return markup.section("Stages", markup.table(Table(columns, rows)))
+
+
+def _funnel(view: RunView) -> str:
+    rows, lost = funnel(view), dropped(view)
+    if not rows:
+        return _unfinished("From documents to text that is kept")
+    left = Table(
+        ("stage", "documents left", "bytes of text left"),
+        [(row.stage, row.documents, row.bytes) for row in rows],
+    )
+    reasons = Table(
+        ("stage", "what was not passed on", "count"),
+        [(row.stage, row.reason.replace("_", " "), row.count) for row in lost],
+        text_columns=2,
+    )
+    return markup.section(
+        "From documents to text that is kept",
+        markup.figure(
+            funnel_svg(rows, lost),
+            "Documents and bytes of text left after each stage; right: what was dropped and why.",
+            left,
+        ),
+        markup.paragraph("Everything that was dropped or lost, by reason:"),
+        markup.table(reasons),
+    )
+
+
+def _languages(view: RunView) -> str:
+    balance = view.balance
+    if balance is None:
+        return _unfinished("Languages")
+    columns = ("language", "bytes", "documents", "sentences n", "characters", "p", "q", "repeats",
+               "capped")  # fmt: skip
+    rows = [
+        (row.language, row.bytes, row.documents, row.sentences, row.characters, percent(row.p),
+         percent(row.q), f"{row.repeats:.2f}", row.capped)
+        for row in balance.rows
+    ]  # fmt: skip
+    excluded = [(row.language, f"{row.sentences:,}", row.reason) for row in balance.excluded]
+    parts = [
+        markup.paragraph(
+            f"p is a language's share of the {balance.unit} of the deduplicated corpus; "
+            f"q, its share in the mix, is p^{balance.alpha:g} over the sum of all p^"
+            f"{balance.alpha:g} (Conneau and Lample 2019), lowered where a text would be seen more "
+            f"than {balance.max_repeats:g} times in one pass, the excess going to the others."
+        ),
+        markup.figure(
+            shares_svg(balance, view.section.max_languages_in_picture),
+            "Languages before and after rebalancing, and how often each text is then seen.",
+            Table(columns, rows),
+        ),
+    ]
+    if excluded:
+        reasons = Table(("language", "sentences", "why it is left out"), excluded, text_columns=3)
+        parts.append(markup.paragraph(f"Languages left out of the mix: {len(excluded)}."))
+        parts.append(markup.table(reasons))
+    return markup.section("Languages", *parts)
+
+
+def _vocabulary(view: RunView) -> str:
+    report = view.vocabulary
+    if report is None:
+        return _unfinished("Vocabulary")
+    rows = [
+        (tag, row.characters, row.words, row.tokens, _ratio(row.tokens, row.words),
+         _ratio(row.tokens, row.characters), percent(row.unknown / row.tokens) if row.tokens
+         else None)
+        for tag, row in sorted(report.languages.items(), key=lambda i: (-i[1].characters, i[0]))
+    ]  # fmt: skip
+    columns = ("language", "characters", "words", "tokens", "tokens per word",
+               "tokens per character", "unknown tokens")  # fmt: skip
+    most = view.section.max_languages_in_picture
+    return markup.section(
+        "Vocabulary",
+        markup.paragraph(
+            f"{report.pieces:,} pieces ({report.rows:,} rows with special tokens), trained on "
+            f"{report.sample_characters:,} characters drawn by q."
+        ),
+        markup.figure(
+            fertility_svg(report, most),
+            f"Fertility: tokens per word and per character of {min(len(rows), most)} of "
+            f"{len(rows)} languages. Languages written without spaces have few words as counted "
+            "here; compare them by tokens per character.",
+            Table(columns, rows),
+        ),
+    )
+
+
+def _packed(view: RunView) -> str:
+    record = view.record("pack")
+    if record is None:
+        return _unfinished("Packed sequences")
+    measures = ("tokens", "sequences", "held_out_tokens", "held_out_sequences")
+    counts = [by_language(record, measure) for measure in measures]
+    tags = sorted(
+        {tag for count in counts for tag in count}, key=lambda t: (-counts[0].get(t, 0), t)
+    )
+    rows = [(tag, *(count.get(tag, 0) for count in counts)) for tag in tags]
+    whole = ("all languages", *(sum(count.values()) for count in counts))
+    columns = ("language", "tokens", "sequences", "held-out tokens", "held-out sequences")
+    return markup.section(
+        "Packed sequences",
+        markup.table(Table(columns, [whole])),
+        markup.details("by language", markup.table(Table(columns, rows))),
+    )
+
+
+def _loss(view: RunView) -> str:
+    metrics = view.metrics
+    if metrics is None:
+        return _unfinished("Pretraining")
+    groups = [
+        (row.group, row.tokens, _nats(row.before), _nats(row.after), _perplexity(row.after),
+         _nats(row.unigram), _nats(math.log(metrics.rows)))
+        for row in group_losses(metrics)
+    ]  # fmt: skip
+    columns = ("group", "masked tokens", "loss before", "loss after", "perplexity after",
+               "unigram model", "ln(rows)")  # fmt: skip
+    log = [
+        (str(row.step), f"{row.loss:.4f}", f"{row.learning_rate:.3g}", f"{row.gradient_norm:.3f}",
+         round(row.tokens_per_second))
+        for row in metrics.log
+    ]  # fmt: skip
+    log_columns = ("step", "loss", "learning rate", "gradient norm", "tokens per second")
+    return markup.section(
+        "Pretraining",
+        markup.paragraph(
+            f"{metrics.steps:,} steps over {metrics.tokens_seen:,} tokens. Losses are nats per "
+            "masked token. The unigram model, which knows only how frequent each token is, is "
+            "measured on the very same tokens; ln(rows) is the loss of knowing nothing at all."
+        ),
+        markup.figure(
+            loss_svg(metrics),
+            "Left: loss over steps. Right: held-out loss by script group, before and after.",
+            Table(columns, groups),
+        ),
+        markup.details("the training log", markup.table(Table(log_columns, log))),
+        markup.details("held-out loss by language", markup.table(_by_language(metrics))),
+    )
+
+
+def _by_language(metrics: Metrics) -> Table:
+    columns = ("language", "masked tokens", "loss before", "loss after", "unigram model")
+    if not metrics.evaluations:
+        return Table(columns, [])
+    first, last = metrics.evaluations[0].languages, metrics.evaluations[-1].languages
+    rows = [
+        (tag, last[tag].tokens,
+         *(_nats(mean_loss(table.get(tag))) for table in (first, last, metrics.unigram)))
+        for tag in sorted(last)
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def _scores(scores: Scores, max_languages: int) -> str:
+    test = scores.test
+    labels = [
+        (label, percent(row.precision), percent(row.recall), percent(row.f1), row.count)
+        for label, row in sorted(test.per_label.items())
+    ]
+    languages = [
+        (tag, percent(row.accuracy), row.count)
+        for tag, row in sorted(test.per_language.items(), key=lambda i: (-i[1].count, i[0]))
+    ]
+    epochs = [(str(r.epoch), percent(r.accuracy), percent(r.macro_f1)) for r in scores.dev]
+    counts = ", ".join(f"{count:,} {name}" for name, count in scores.counts.items())
+    dropped_rows = [(reason.replace("_", " "), n) for reason, n in sorted(scores.dropped.items())]
+    return markup.section(
+        f"Fine-tuning: {scores.task}",
+        markup.paragraph(
+            f"{len(scores.labels)} labels; examples: {counts}. Test accuracy "
+            f"{percent(test.accuracy)}, macro-F1 {percent(test.macro_f1)}; the most frequent label "
+            f"alone gives {percent(test.majority_accuracy)} accuracy."
+        ),
+        markup.figure(
+            scores_svg(scores, max_languages),
+            f"Left: F1 of each label. Right: accuracy of {min(len(languages), max_languages)} of "
+            f"{len(languages)} languages, the most test examples first.",
+            Table(("label", "precision", "recall", "F1", "test examples"), labels),
+        ),
+        markup.details(
+            "accuracy by language",
+            markup.table(Table(("language", "accuracy", "test examples"), languages)),
+        ),
+        markup.details(
+            "development set by epoch",
+            markup.table(Table(("epoch", "accuracy", "macro-F1"), epochs)),
+        ),
+        markup.details(
+            "examples that were left out", markup.table(Table(("reason", "count"), dropped_rows))
+        ),
+    )
+
+
+def _notes(view: RunView) -> str:
+    rows = [(s.name, note) for s in view.stages if s.record for note in s.record.notes]
+    return markup.section(
+        "Notes: damage met, and what was done about it",
+        markup.table(Table(("stage", "note"), rows, text_columns=2)),
+    )
+
+
+def _counters(view: RunView) -> str:
+    rows = [
+        (stage.name, name, count)
+        for stage in view.stages
+        if stage.record
+        for name, count in stage.record.counters.items()
+    ]
+    return markup.section(
+        "Everything that was counted",
+        markup.details(
+            f"{len(rows):,} counts",
+            markup.table(Table(("stage", "what was counted", "count"), rows, 2)),
+        ),
+    )
+
+
+def _nats(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3f}"
+
+
+def _perplexity(value: float | None) -> str | None:
+    return None if value is None else f"{math.exp(value):,.1f}"
+
+
+def _ratio(over: int, under: int) -> str | None:
+    return f"{over / under:.2f}" if under else None

@@ -1,0 +1,222 @@
+"""Gather what a run left on its store: stage records, manifests and JSON tables, nothing else.
+
+Works on a run that is still going or has failed: what is not there yet is None or empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from flows.config import ReportSection
+from flows.report.tables import Balance, LossSum, Metrics, Row, Scores, VocabularyReport
+from pipelines.config import config_key, read_run_file
+from pipelines.core.config import ConfigError, validate
+from pipelines.core.languages import group_of
+from pipelines.core.manifest import Manifest, Output, StageRecord, read_stage
+from pipelines.core.store import Store
+
+STAGES = (
+    "extract",
+    "filter",
+    "deduplicate",
+    "balance",
+    "vocabulary",
+    "pack",
+    "pretrain",
+    "export",
+    "finetune",
+)
+"""The stages a report tells of, in the order they run."""
+
+READERS = 16
+"""Manifests read at once: on an object store each takes a round trip."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a run; `record` is None until it has finished."""
+
+    name: str
+    record: StageRecord | None
+    work_seconds: float = 0.0
+    """Sum of the wall times of all its units, whichever run did them."""
+
+    outdated: bool = False
+    """Whether it was made from files that no stage of the run points at any more."""
+
+    @property
+    def reused(self) -> bool:
+        """Whether the last run of the stage found everything already done."""
+        return self.record is not None and 0 < self.record.units == self.record.reused
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run as the report sees it."""
+
+    name: str
+    section: ReportSection
+    config_text: str
+    """The resolved configuration as it lies on the store, TOML."""
+    stages: tuple[Stage, ...]
+    packages: Mapping[str, tuple[str, ...]]
+    """Versions the finished units ran with; more than one is worth seeing."""
+    balance: Balance | None
+    vocabulary: VocabularyReport | None
+    metrics: Metrics | None
+    scores: tuple[Scores, ...]
+
+    @property
+    def config_sha256(self) -> str:
+        """SHA-256 of the resolved configuration, in hex."""
+        return hashlib.sha256(self.config_text.encode("utf-8")).hexdigest()
+
+    def record(self, stage: str) -> StageRecord | None:
+        """The record of a stage, or None when it has not finished."""
+        return next(found.record for found in self.stages if found.name == stage)
+
+    def counter(self, stage: str, name: str) -> int | None:
+        """A count of a stage, or None when it has not finished or does not count that."""
+        record = self.record(stage)
+        return None if record is None else record.counters.get(name)
+
+    @property
+    def outdated(self) -> tuple[str, ...]:
+        """Names of the stages that were made from results the run has since replaced."""
+        return tuple(stage.name for stage in self.stages if stage.outdated)
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Names of the stages without a record."""
+        return tuple(stage.name for stage in self.stages if stage.record is None)
+
+
+def by_language(record: StageRecord | None, measure: str) -> dict[str, int]:
+    """Counts of a measure by language: `bytes/sw` -> {"sw": ...}; empty without a record."""
+    if record is None:
+        return {}
+    lead = f"{measure}/"
+    return {
+        name.removeprefix(lead): value
+        for name, value in record.counters.items()
+        if name.startswith(lead)
+    }
+
+
+def losses_by_group(languages: Mapping[str, LossSum]) -> dict[str, LossSum]:
+    """Add losses and tokens of the languages of each script group; groups come out sorted."""
+    groups: dict[str, LossSum] = {}
+    for tag, part in languages.items():
+        before = groups.get(group_of(tag), LossSum(loss_sum=0.0, tokens=0))
+        groups[group_of(tag)] = add_losses((before, part))
+    return dict(sorted(groups.items()))
+
+
+def add_losses(parts: Iterable[LossSum]) -> LossSum:
+    """The sum of losses and of tokens, so that its mean weighs every masked token the same."""
+    loss, tokens = 0.0, 0
+    for part in parts:
+        loss, tokens = loss + part.loss_sum, tokens + part.tokens
+    return LossSum(loss_sum=loss, tokens=tokens)
+
+
+def mean_loss(part: LossSum | None) -> float | None:
+    """Mean cross-entropy, nats per masked token; None where no token was masked."""
+    return part.loss_sum / part.tokens if part is not None and part.tokens else None
+
+
+def read_run(store: Store, run: str, stages: Iterable[str] = STAGES) -> RunView:
+    """Gather a run, finished or not.
+
+    Raises:
+        ConfigError: the store has no such run, or a table of it does not read as its kind.
+    """
+    tree = read_run_file(store, run)
+    section = validate(ReportSection, tree.get("report", {}), origin=config_key(run))
+    records = {name: _read_record(store, run, name) for name in stages}
+    present = {
+        (output.path, output.sha256)
+        for record in records.values()
+        if record is not None
+        for output in record.outputs
+    }
+    views, packages = [], dict[str, set[str]]()
+    for name, record in records.items():
+        manifests = _read_manifests(store, record)
+        views.append(
+            Stage(
+                name,
+                record,
+                work_seconds=sum(manifest.seconds for manifest in manifests),
+                outdated=any(_is_outdated(manifest, run, present) for manifest in manifests),
+            )
+        )
+        for manifest in manifests:
+            for package, version in manifest.packages.items():
+                packages.setdefault(package, set()).add(version)
+    score_files = _outputs(records.get("finetune"), "scores")
+    return RunView(
+        name=run,
+        section=section,
+        config_text=store.read_bytes(config_key(run)).decode("utf-8"),
+        stages=tuple(views),
+        packages={name: tuple(sorted(found)) for name, found in sorted(packages.items())},
+        balance=_only(store, Balance, records.get("balance"), "balance"),
+        vocabulary=_only(store, VocabularyReport, records.get("vocabulary"), "report"),
+        metrics=_only(store, Metrics, records.get("pretrain"), "metrics"),
+        scores=tuple(_parse(store, Scores, output) for output in score_files),
+    )
+
+
+def _read_record(store: Store, run: str, name: str) -> StageRecord | None:
+    try:
+        return read_stage(store, run, name)
+    except FileNotFoundError:
+        return None
+
+
+def _read_manifests(store: Store, record: StageRecord | None) -> list[Manifest]:
+    def read(key: str) -> Manifest:
+        return Manifest.model_validate_json(store.read_bytes(key))
+
+    with ThreadPoolExecutor(READERS) as readers:
+        return list(readers.map(read, record.manifests if record is not None else ()))
+
+
+def _is_outdated(manifest: Manifest, run: str, present: Set[tuple[str, str | None]]) -> bool:
+    """Whether a unit read a stage's output that the run has since replaced."""
+    own = ("corpus/", f"runs/{run}/")
+    return any(
+        reference.path.startswith(own) and (reference.path, reference.checksum) not in present
+        for reference in manifest.binding.inputs
+    )
+
+
+def _outputs(record: StageRecord | None, part: str) -> list[Output]:
+    return [] if record is None else record.outputs_of(part=part)
+
+
+T = TypeVar("T", bound=Row)
+
+
+def _only(store: Store, kind: type[T], record: StageRecord | None, part: str) -> T | None:
+    found = _outputs(record, part)
+    if record is not None and len(found) != 1:
+        raise ConfigError(
+            f"stage {record.stage!r}: {len(found)} outputs are labelled part={part}; one is right"
+        )
+    return _parse(store, kind, found[0]) if found else None
+
+
+def _parse(store: Store, kind: type[T], output: Output) -> T:
+    content: Any = store.read_bytes(output.path)
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        raise ConfigError(f"{output.path}: not a {kind.__name__} table: {error}") from None

@@ -1,0 +1,155 @@
+"""The table a run ends with in the terminal."""
+
+from __future__ import annotations
+
+import math
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from flows.report.read import STAGES, RunView, by_language, read_run
+from flows.report.tables import Balance
+from flows.report.totals import group_losses, percent, size, stage_time
+from pipelines.core.store import Store
+
+MAX_LANGUAGES = 40
+"""Languages in the terminal; how many more there are is said below the table."""
+
+
+def run_table(store: Store, run: str, max_languages: int = MAX_LANGUAGES) -> RenderableType:
+    """What went into a run and what came out, for a terminal of 80 columns or more.
+
+    Raises:
+        ConfigError: the store has no such run.
+    """
+    view = read_run(store, run, stages=(*STAGES, "report"))
+    parts: list[RenderableType] = [Text(f"Run {run}", style="bold")]
+    parts += _languages(view.balance, max_languages)
+    parts += _vocabulary(view)
+    parts += _losses(view)
+    parts += _scores(view)
+    parts.append(_stages(view))
+    if view.outdated:
+        parts.append(Text(" out of date: made from results this run has since replaced"))
+    return Group(*parts)
+
+
+def _table(title: str, *columns: str) -> Table:
+    """A table whose first column is text and whose others are numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for place, column in enumerate(columns):
+        table.add_column(
+            column, justify="right" if place else "left", no_wrap=True, overflow="ellipsis"
+        )
+    return table
+
+
+def _languages(balance: Balance | None, max_languages: int) -> list[RenderableType]:
+    if balance is None:
+        return [Text("Languages: not finished")]
+    table = _table(
+        f"Languages (q ~ p^{balance.alpha:g})",
+        "language", "bytes", "documents", "sentences n", "p", "q", "repeats",
+    )  # fmt: skip
+    for row in balance.rows[:max_languages]:
+        table.add_row(
+            Text(row.language),
+            size(row.bytes),
+            f"{row.documents:,}",
+            f"{row.sentences:,}",
+            percent(row.p),
+            percent(row.q),
+            f"{row.repeats:.2f}{'*' if row.capped else ' '}",
+        )
+    rows = balance.rows
+    table.add_section()
+    table.add_row(
+        f"all {len(rows)}",
+        size(sum(row.bytes for row in rows)),
+        f"{sum(row.documents for row in rows):,}",
+        f"{sum(row.sentences for row in rows):,}",
+        percent(sum(row.p for row in rows)),
+        percent(sum(row.q for row in rows)),
+        "",
+    )
+    parts: list[RenderableType] = [table]
+    if rest := len(rows) - max_languages if len(rows) > max_languages else 0:
+        parts.append(Text(f" {rest} smaller languages are not shown; they are in the report"))
+    if any(row.capped for row in rows):
+        parts.append(Text(f" * held at balance.max_repeats = {balance.max_repeats:g}"))
+    if balance.excluded:
+        named = ", ".join(row.language for row in balance.excluded)
+        parts.append(Text(f" left out, too little text ({len(balance.excluded)}): {named}"))
+    return [*parts, Text()]
+
+
+def _vocabulary(view: RunView) -> list[RenderableType]:
+    report, pack = view.vocabulary, view.record("pack")
+    pieces = f"{report.pieces:,} pieces, {report.rows:,} rows" if report else "not finished"
+    packed = "not finished"
+    if pack is not None:
+        tokens = sum(by_language(pack, "tokens").values())
+        sequences = sum(by_language(pack, "sequences").values())
+        held_out = sum(by_language(pack, "held_out_tokens").values())
+        packed = f"{tokens:,} tokens in {sequences:,} sequences; {held_out:,} tokens held out"
+    return [Text(f" Vocabulary  {pieces}"), Text(f" Packed      {packed}"), Text()]
+
+
+def _losses(view: RunView) -> list[RenderableType]:
+    if view.metrics is None:
+        return [Text(" Masked-token loss  not finished"), Text()]
+    table = _table(
+        f"Loss on held-out masked tokens after {view.metrics.steps:,} steps (nats)",
+        "group", "tokens", "before", "after", "unigram", "ln(rows)",
+    )  # fmt: skip
+    rows = group_losses(view.metrics)
+    for place, row in enumerate(rows):
+        if place == len(rows) - 1:
+            table.add_section()
+        table.add_row(
+            row.group,
+            f"{row.tokens:,}",
+            _nats(row.before),
+            _nats(row.after),
+            _nats(row.unigram),
+            _nats(math.log(view.metrics.rows)),
+        )
+    return [table]
+
+
+def _scores(view: RunView) -> list[RenderableType]:
+    if not view.scores:
+        wanted = view.record("finetune") is None
+        return [Text(" Fine-tuning  not finished"), Text()] if wanted else []
+    table = _table(
+        "Fine-tuning (test set)", "task", "examples", "accuracy", "macro-F1", "majority label"
+    )
+    for scores in view.scores:
+        test = scores.test
+        table.add_row(
+            Text(scores.task),
+            f"{scores.counts.get('test', 0):,}",
+            percent(test.accuracy),
+            percent(test.macro_f1),
+            percent(test.majority_accuracy),
+        )
+    return [table]
+
+
+def _stages(view: RunView) -> Table:
+    table = _table("Stages", "stage", "units", "reused", "wall time")
+    for stage in view.stages:
+        record = stage.record
+        table.add_row(
+            stage.name,
+            f"{record.units:,}" if record else "",
+            f"{record.reused:,}" if record else "",
+            stage_time(stage),
+        )
+    return table
+
+
+def _nats(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,135 @@
+"""A small run on a store, as the stages leave it: nine languages, four capped, one left out."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from flows.report.summary import run_table
+from pipelines.core.manifest import FileRef, StageRecord
+from pipelines.core.shards import Attempt, Step, Unit, run_step
+from pipelines.core.store import Store, local_file
+from pipelines.rebalance import sampling_plan
+
+SENTENCES = {"en": 60_000, "de": 24_000, "ru": 9_000, "zh-Hans": 8_000, "ar": 3_000, "hi": 900,
+             "ja": 700, "th": 400, "sw": 60}  # fmt: skip
+ALPHA, MAX_REPEATS = 0.3, 8.0
+TITLE = 'A run of <script>alert("x")</script> & more'
+ROWS = 12_002
+EVERYTHING = ("extract", "filter", "deduplicate", "balance", "vocabulary", "pack", "pretrain",
+              "export", "finetune")  # fmt: skip
+
+
+def do(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
+    if config.get("fails"):
+        raise OSError("the disk went away")
+    for place, (labels, content) in enumerate(config["files"]):
+        with local_file() as path:
+            path.write_text(json.dumps(content), encoding="utf-8")
+            attempt.write_file(f"{attempt.unit_id}-{place}.json", path, **labels)
+    attempt.counters.update(config["counters"])
+    attempt.notes.extend(config["notes"])
+
+
+def stage(
+    store: Store,
+    name: str,
+    *files: tuple[dict[str, str], Any],
+    counters: Mapping[str, int] | None = None,
+    notes: tuple[str, ...] = (),
+    reads: tuple[FileRef, ...] = (),
+    **extra: Any,
+) -> StageRecord:
+    config = {"files": files, "counters": counters or {}, "notes": notes, **extra}
+    step = Step(name, 1, f"runs/r/{name}", json.loads(json.dumps(config)), do)
+    return run_step(step, [Unit("all", reads)], store, "r", inline=True, quiet=True)
+
+
+def each(measure: str, factor: float) -> dict[str, int]:
+    return {f"{measure}/{tag}": int(n * factor) for tag, n in SENTENCES.items()}
+
+
+def balance_table() -> dict[str, Any]:
+    rows = [
+        {"language": row.language, "documents": row.count // 10, "sentences": row.count,
+         "characters": row.count * 80, "bytes": row.count * 100, "p": row.p, "q": row.q,
+         "repeats": row.repeats, "capped": row.capped}
+        for row in sampling_plan(SENTENCES, ALPHA, MAX_REPEATS)
+    ]  # fmt: skip
+    reason = "fewer than balance.min_sentences = 20"
+    return {"alpha": ALPHA, "max_repeats": MAX_REPEATS, "unit": "sentences", "rows": rows,
+            "excluded": [{"language": "yo", "sentences": 7, "reason": reason}]}  # fmt: skip
+
+
+def sums(mean: float, step: float = 0.1) -> dict[str, dict[str, float]]:
+    return {
+        tag: {"loss_sum": (mean + step * place) * n, "tokens": n}
+        for place, (tag, n) in enumerate(SENTENCES.items())
+    }
+
+
+METRICS = {
+    "rows": ROWS, "steps": 400, "tokens_seen": 3_276_800, "final_loss": 5.1,
+    "log": [{"step": step, "loss": 5 + 4.4 * math.exp(-step / 120) + 0.05 * math.sin(step),
+             "learning_rate": 1e-3, "gradient_norm": 0.9, "tokens_per_second": 8123.4}
+            for step in range(0, 401, 10)],
+    "evaluations": [{"step": 0, "languages": sums(9.3, 0.01)}, {"step": 200, "languages": sums(6)},
+                    {"step": 400, "languages": sums(5)}],
+    "unigram": sums(6.4),
+}  # fmt: skip
+LABELS = ("admin", "auth", "docs", "forms", "news", "日本")
+SCORES: dict[str, Any] = {
+    "task": "topic", "labels": LABELS, "counts": {"train": 2000, "dev": 300, "test": 310},
+    "dropped": {"label_too_small": 12},
+    "dev": [{"epoch": 1, "accuracy": 0.5, "macro_f1": 0.4}],
+    "test": {"accuracy": 0.72, "macro_f1": 0.61, "majority_accuracy": 0.25,
+             "per_label": {label: {"precision": 0.7, "recall": 0.6, "f1": 0.3 + i / 10, "count": 50}
+                           for i, label in enumerate(LABELS)},
+             "per_language": {tag: {"accuracy": 0.5 + i / 25, "count": 90 - i}
+                              for i, tag in enumerate(SENTENCES)}},
+}  # fmt: skip
+VOCABULARY = {
+    "pieces": 12_000, "rows": ROWS, "sample_characters": 6_000_000,
+    "languages": {tag: {"tokens": n * 20, "characters": n * 80, "words": n * 14,
+                        "unknown": n // 99} for tag, n in SENTENCES.items()},
+}  # fmt: skip
+CONFIG = f"[run]\nname = 'r'\n\n[report]\ntitle = '{TITLE}'\nmax_languages_in_picture = 8\n"
+
+
+def build_run(store: Store, stages: tuple[str, ...] = EVERYTHING) -> None:
+    damage = "part-1.warc.gz: <broken gzip member> at byte 9,131; 812 bytes lost"
+    contents: dict[str, Any] = {
+        "extract": {"counters": {**each("documents", 0.2), **each("bytes", 200), "bytes_lost": 812,
+                                 "dropped.too_short": 5000, "dropped.not_text": 31},
+                    "notes": (damage,)},
+        "filter": {"counters": {**each("kept", 0.15), **each("kept_bytes", 150),
+                                "rejected.length": 4000, "rejected.script": 90,
+                                "rejected.script/ru": 90}},
+        "deduplicate": {"counters": {**each("documents", 0.1), **each("bytes", 100),
+                                     "dropped.duplicate_documents": 800,
+                                     "dropped.nothing_new_characters": 5500}},
+        "pack": {"counters": {**each("tokens", 20), **each("sequences", 0.2),
+                              **each("held_out_tokens", 1), **each("held_out_sequences", 0.01)}},
+        "export": {},
+    }  # fmt: skip
+    files: dict[str, Any] = {
+        "balance": ({"part": "balance"}, balance_table()),
+        "vocabulary": ({"part": "report"}, VOCABULARY),
+        "pretrain": ({"part": "metrics"}, METRICS),
+        "finetune": ({"part": "scores", "task": "topic"}, SCORES),
+    }
+    store.publish_bytes("runs/r/config.toml", CONFIG.encode())
+    for name in stages:
+        own = (files[name],) if name in files else ()
+        stage(store, name, *own, **contents.get(name, {}))
+
+
+def printed(store: Store, width: int, **options: Any) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(run_table(store, "r", **options))
+    return console.export_text()
