@@ -1,0 +1,191 @@
+"""The command line, `babelmill`. Heavy packages are imported inside the commands that need them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.stages import DEFAULT_DEPLOYMENT, FLOW_NAME
+from pipelines.core.config import ConfigError
+
+app = typer.Typer(
+    name="babelmill",
+    help="From raw web text to a fine-tuned multilingual encoder.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Preset = Annotated[str, typer.Option(help="Which of flows/runs to start from.")]
+File = Annotated[Path | None, typer.Option(help="Your own TOML file, laid over the preset.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="One setting: pretraining.steps=500. May be repeated."),
+]
+StoreUrl = Annotated[str | None, typer.Option(help="URL of the store; by default the preset's.")]
+
+
+def say(text: str) -> None:
+    """Print one line for the person at the terminal."""
+    print(text, flush=True)  # noqa: T201 - this is the terminal
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Turn the errors a person can act on into one message and an exit status."""
+    from pipelines.core.shards import StageFailed
+
+    try:
+        yield
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - this is the terminal
+        raise typer.Exit(2) from None
+    except (StageFailed, RuntimeError) as error:
+        if isinstance(error, typer.Exit):  # it is a RuntimeError, and has been said already
+            raise
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - this is the terminal
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+@app.command()
+def up() -> None:
+    """Start the Prefect server, the Ray head and the deployments on this machine."""
+    from flows.services import Services
+
+    with _errors():
+        services = Services()
+        state = services.up(say)
+        say(f"Prefect  {state.prefect_url}")
+        say(f"Ray      {state.ray_url}")
+        say(f"logs     {services.folder / 'logs'}")
+        say(f"in this checkout: prefect deployment run {FLOW_NAME} --watch")
+
+
+@app.command()
+def down() -> None:
+    """Stop exactly what `up` started."""
+    from flows.services import Services
+
+    with _errors():
+        Services().down(say)
+
+
+@app.command()
+def status(store: StoreUrl = None) -> None:
+    """Show the services, and the last runs with their stages."""
+    from flows.status import show_status, store_of
+
+    with _errors():
+        show_status(store_of(store))
+
+
+@app.command()
+def check(
+    preset: Preset = DEFAULT_DEPLOYMENT, file: File = None, settings: Settings = None
+) -> None:
+    """Check a run before it starts: settings, store, sources, languages, vocabulary."""
+    from flows.check import preflight
+    from flows.config import resolve
+    from flows.sample import sample_mirror
+    from flows.status import show_sources
+
+    with _errors():
+        config = resolve(preset, file, settings or ())
+        with sample_mirror(config, say):
+            show_sources(config, preflight(config))
+
+
+@app.command()
+def run(preset: Preset = DEFAULT_DEPLOYMENT, file: File = None, settings: Settings = None) -> None:
+    """Run all stages in this terminal, without a Prefect server."""
+    from flows.config import resolve
+    from flows.local_run import run_here
+    from flows.status import show_result
+
+    with _errors():
+        config = resolve(preset, file, settings or ())
+        run_here(config, say)
+        show_result(config.store.url, config.run.name)
+
+
+@app.command()
+def demo(settings: Settings = None) -> None:
+    """Start the services, run the demo through Prefect's API, follow it, show what came out."""
+    from flows.config import resolve
+    from flows.services import Services
+    from flows.status import show_result
+    from pipelines.core.config import parse_setting
+
+    with _errors():
+        given: dict[str, Any] = dict(parse_setting(line) for line in settings or ())
+        config = resolve(DEFAULT_DEPLOYMENT, settings=given)
+        services = Services()
+        state = services.up(say)
+        _use(services.environment(state))
+        from flows.follow import run_and_follow
+
+        name = f"{FLOW_NAME}/{DEFAULT_DEPLOYMENT}"
+        final = run_and_follow(name, {"settings": given} if given else {}, say)
+        if final != "COMPLETED":
+            raise RuntimeError(f"the run ended {final}; its page: {state.prefect_url}/runs")
+        show_result(config.store.url, config.run.name)
+        say(f"Prefect  {state.prefect_url}/runs")
+        say(f"Ray      {state.ray_url}")
+        say("`babelmill down` stops both")
+
+
+def _use(environment: dict[str, str]) -> None:
+    """Let Prefect, imported next in this process, talk to the server that is up."""
+    os.environ.update(
+        {name: value for name, value in environment.items() if name.startswith("PREFECT_")}
+    )
+
+
+@app.command()
+def report(
+    run: Annotated[str, typer.Argument(help="Name of the run.")], store: StoreUrl = None
+) -> None:
+    """Write the page of a run again, and print its tables."""
+    from flows.report.__main__ import build_report
+    from flows.status import show_result, store_of
+    from pipelines.core.store import Store
+
+    with _errors():
+        url = store_of(store)
+        build_report(Store(url), run)
+        show_result(url, run)
+
+
+@app.command()
+def fill_mask(
+    run: Annotated[str, typer.Argument(help="Name of the run.")],
+    text: Annotated[str, typer.Argument(help="Text with one <mask>.")],
+    top: Annotated[int, typer.Option(min=1, help="So many guesses.")] = 5,
+    store: StoreUrl = None,
+) -> None:
+    """Let a run's model guess a masked word."""
+    from flows.status import exported_model, store_of
+    from pipelines.core.store import Store
+
+    with _errors(), exported_model(Store(store_of(store)), run) as folder:
+        from model.export import fill_mask as guess
+
+        try:
+            guesses = guess(folder, text, top)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        for token, probability, sentence in guesses:
+            say(f"{probability:7.2%}  {token!r}  {sentence}")
+
+
+def main() -> None:
+    """Entry point."""
+    app()

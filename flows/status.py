@@ -1,0 +1,115 @@
+"""What the command line shows: services, runs, sources, results, and a run's exported model."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from flows.check import CheckResult
+from flows.config import RunConfig, resolve
+from flows.service_commands import LABELS
+from flows.services import Services
+from flows.stages import DEFAULT_DEPLOYMENT, STAGES
+from pipelines.core.config import ConfigError
+from pipelines.core.manifest import read_stage, stage_record_key
+from pipelines.core.progress import duration
+from pipelines.core.store import Store
+
+LAST_RUNS = 5
+
+
+def store_of(url: str | None) -> str:
+    """The store's URL as given, else the default preset's."""
+    settings = {} if url is None else {"store.url": url}
+    return resolve(DEFAULT_DEPLOYMENT, settings=settings).store.url
+
+
+def show_status(store_url: str) -> None:
+    """Print the services and the last runs of a store."""
+    console = Console()
+    console.print(services_table(Services()))
+    console.print(runs_table(Store(store_url)))
+
+
+def services_table(services: Services) -> Table:
+    """One row for each service: its address and whether it answers."""
+    table = Table("service", "address", "state", title="Services")
+    state = services.read()
+    for name, label in LABELS.items():
+        if state is None or name not in state.services:
+            table.add_row(label, "", "not started")
+            continue
+        addresses = {"prefect": state.prefect_url, "ray": state.ray_url}
+        alive = services.alive(state, name)
+        answers = alive and services.healthy(state, name)
+        words = "running" if answers else "running, does not answer" if alive else "died"
+        table.add_row(label, addresses.get(name, ""), words)
+    return table
+
+
+def runs_table(store: Store) -> Table:
+    """The last runs of a store, by the time of their newest record, and how far each is."""
+    table = Table("run", "stages finished", "next", "seconds", title=f"Runs in {store.url}")
+    for run in runs_of(store)[:LAST_RUNS]:
+        done = [s.name for s in STAGES if store.exists(stage_record_key(run, s.name))]
+        following = next((s.name for s in STAGES if s.name not in done), "")
+        seconds = sum(read_stage(store, run, name).seconds for name in done)
+        table.add_row(run, f"{len(done)}/{len(STAGES)}", following, duration(seconds))
+    return table
+
+
+def runs_of(store: Store) -> list[str]:
+    """Names of the store's runs, the one that was checked last first."""
+    files = store.filesystem.glob(store.path("runs/*/config.toml"), detail=True)
+    times = {
+        str(path).rstrip("/").split("/")[-2]: str(info.get("mtime") or info.get("LastModified", ""))
+        for path, info in files.items()
+    }
+    return sorted(times, key=lambda run: times[run], reverse=True)
+
+
+def show_sources(config: RunConfig, result: CheckResult) -> None:
+    """Print what a run would read."""
+    table = Table("source", "shards", "compressed bytes", title=f"Run {config.run.name}")
+    for line in result.sources:
+        size = "unknown" if line.bytes is None else f"{line.bytes:,}"
+        table.add_row(line.source, f"{line.shards:,}", size)
+    console = Console()
+    console.print(table)
+    for note in result.notes:
+        console.print(f"note: {note}", markup=False)
+    console.print(f"store: {config.store.url}", markup=False)
+
+
+def show_result(store_url: str, run: str) -> None:
+    """Print the tables of a finished run and where its page is."""
+    from flows.report.summary import run_table
+
+    store, console = Store(store_url), Console()
+    console.print(run_table(store, run))
+    page = store.path(f"runs/{run}/report/index.html")
+    console.print(f"report   {page}", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def exported_model(store: Store, run: str) -> Iterator[Path]:
+    """A local copy of a run's exported model while the block runs.
+
+    Raises:
+        ConfigError: the run has not exported a model.
+    """
+    try:
+        record = read_stage(store, run, "export")
+    except FileNotFoundError as error:
+        raise ConfigError(f"run {run!r}, store {store.url}: {error}") from None
+    with tempfile.TemporaryDirectory(prefix="babelmill-") as folder:
+        for output in record.outputs_of(part="export"):
+            target = Path(folder) / output.labels["file"]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            store.filesystem.get_file(store.path(output.path), str(target))
+        yield Path(folder)

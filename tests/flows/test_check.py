@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.check import (
+    COMPRESSED_BYTES_PER_PIECE,
+    check_languages,
+    check_vocabulary_size,
+    language_of_wiki,
+    preflight,
+    summarise,
+)
+from flows.config import RunConfig, resolve
+from pipelines.core.config import ConfigError
+from pipelines.core.records import Shard
+from pipelines.identify_language import known_languages
+
+
+def shard(name: str, size: int | None, source: str = "commoncrawl") -> Shard:
+    return Shard(name=name, url=name, source=source, kind="common_crawl", size=size)
+
+
+def wikipedias(languages: list[str], wikis: list[str]) -> RunConfig:
+    source = {"kind": "wikipedia", "wikis": wikis, "date": "latest"}
+    return resolve("demo", settings={"run.languages": languages, "sources": [source]})
+
+
+def test_a_language_the_identifier_cannot_tell_is_named_with_the_nearest() -> None:
+    config = resolve("demo", settings={"run.languages": ["de", "swh-Arab"]})
+    with pytest.raises(ConfigError, match=r"run\.languages: '.*Arab'"):
+        check_languages(config, known_languages())
+    with pytest.raises(ConfigError, match=r"'deu-x-abc' .* did you mean 'deu'\?"):
+        check_languages(
+            config.model_copy(
+                update={"run": config.run.model_copy(update={"languages": ["deu-x-abc"]})}),
+            {"deu", "fr"})
+
+
+def test_languages_none_of_which_the_wikipedias_hold_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Wikipedias in en, sw"):
+        check_languages(wikipedias(["de", "fr"], ["sw", "simple"]), known_languages())
+
+
+def test_a_language_that_only_some_source_lacks_is_a_note() -> None:
+    notes = check_languages(wikipedias(["de", "sw"], ["sw"]), known_languages())
+    assert notes == ["no source is in de"]
+
+
+def test_a_crawl_does_not_say_its_languages_so_nothing_is_refused() -> None:
+    config = resolve("demo", settings={"run.languages": ["is"]})
+    assert check_languages(config, known_languages()) == []
+
+
+@pytest.mark.parametrize(
+    ("wiki", "language"),
+    [("sw", "sw"), ("simple", "en"), ("zh_yue", "yue"), ("als", "gsw"), ("species!", None)])
+def test_the_language_of_a_wiki(wiki: str, language: str | None) -> None:
+    assert language_of_wiki(wiki) == language
+
+
+def test_a_vocabulary_the_bytes_cannot_support_is_refused_with_the_largest_that_fits() -> None:
+    shards = [shard("a", 100 * COMPRESSED_BYTES_PER_PIECE), shard("b", 15)]
+    check_vocabulary_size(100, shards)
+    with pytest.raises(ConfigError, match=r"vocabulary\.size = 101: .* at most 100 would fit"):
+        check_vocabulary_size(101, shards)
+
+
+def test_an_unknown_size_refuses_nothing() -> None:
+    check_vocabulary_size(1_000_000, [shard("a", 10), shard("b", None)])
+
+
+def test_sources_are_summed_and_an_unknown_size_is_not_taken_for_zero() -> None:
+    lines = summarise([shard("a", 1), shard("w", None, "wikipedia"), shard("b", 2)])
+    assert [(line.source, line.shards, line.bytes) for line in lines] == [
+        ("commoncrawl", 2, 3), ("wikipedia", 1, None)]
+
+
+def test_a_store_that_cannot_be_written_ends_the_check(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    config = resolve("demo", settings={"store.url": str(tmp_path / "file" / "store")})
+    with pytest.raises(ConfigError, match=r"store\.url"):
+        preflight(config)
