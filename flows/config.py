@@ -29,7 +29,7 @@ class ReportSection(Config):
     """The page a run ends with ([report])."""
 
     title: str = "Run report"
-    max_languages_in_picture: int = 40
+    max_languages_in_picture: int = 100
     """The picture of language shares shows the largest so many."""
 
 

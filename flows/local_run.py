@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from flows.check import preflight
 from flows.config import PROJECT, RunConfig
 from flows.sample import sample_mirror
 from flows.services import Services
-from flows.stages import STAGES, Stage
+from flows.stages import Stage, stages_of
 
 Say = Callable[[str], None]
 
@@ -22,7 +22,7 @@ class StageEnded(RuntimeError):
     """A stage's driver ended with an error, which it has printed itself."""
 
 
-def run_here(config: RunConfig, say: Say, stages: tuple[Stage, ...] = STAGES) -> None:
+def run_here(config: RunConfig, say: Say, stages: Sequence[Stage] | None = None) -> None:
     """Check, then run every stage against the cluster of `babelmill up`, or one of its own.
 
     Raises:
@@ -35,7 +35,7 @@ def run_here(config: RunConfig, say: Say, stages: tuple[Stage, ...] = STAGES) ->
         for note in result.notes:
             say(f"[check] {note}")
         with ray_cluster(say) as cluster:
-            for stage in stages:
+            for stage in stages_of(config) if stages is None else stages:
                 run_driver(stage, config, {**os.environ, **mirror, **cluster})
 
 

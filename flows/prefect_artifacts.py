@@ -18,7 +18,7 @@ from pipelines.core.manifest import StageRecord
 
 MAX_ROWS = 200
 SECONDS_BETWEEN = 5.0
-PROGRESS_LINE = re.compile(r"^\[[a-z-]+\] (\d+)/(\d+) [a-z]+ ")
+PROGRESS_LINE = re.compile(r"^\[[a-z][a-z0-9 -]*\] (?:step )?(\d+)/(\d+) ")
 
 
 def progress_of(line: str) -> float | None:

@@ -7,7 +7,9 @@ stopped goes on where it was.
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +21,7 @@ from flows import prefect_artifacts, ray_jobs
 from flows.check import CheckResult, preflight
 from flows.config import RunConfig, resolve, to_toml
 from flows.sample import sample_mirror
-from flows.stages import DEFAULT_DEPLOYMENT, FLOW_NAME, STAGES, Stage
+from flows.stages import DEFAULT_DEPLOYMENT, FLOW_NAME, Stage, stages_of
 from pipelines.core.config import ConfigError
 from pipelines.core.hashing import digest
 from pipelines.core.manifest import read_stage
@@ -28,6 +30,10 @@ from pipelines.core.store import Store
 RAY_VARIABLE = "RAY_API_SERVER_ADDRESS"
 """Ray's own variable for the address of its job API."""
 LOCAL_RAY = "http://127.0.0.1:8265"
+RAY_ABOUT_ITSELF = re.compile(
+    r"\(TrainController pid=|Running entrypoint for job |\S+ \S+\s+INFO job_manager\.py"
+)
+"""Lines of a job's log in which Ray talks about itself; the dashboard still has them."""
 
 
 def parameters_to_config(
@@ -105,9 +111,10 @@ def run_stage(stage: Stage, config: RunConfig, environment: Mapping[str, str]) -
     job = job_of(stage, config, environment, str(runtime.flow_run.id))
     client = ray_jobs.connect(os.environ.get(RAY_VARIABLE, LOCAL_RAY))
     bar = prefect_artifacts.ProgressBar(stage.name)
+    log.info("[%s] %s", stage.name, stage.purpose)
 
     def on_line(line: str) -> None:
-        log.info(line)
+        log.log(logging.DEBUG if RAY_ABOUT_ITSELF.match(line) else logging.INFO, line)
         bar.read(line)
 
     ray_jobs.run_job(client, job, on_line)
@@ -116,9 +123,7 @@ def run_stage(stage: Stage, config: RunConfig, environment: Mapping[str, str]) -
     prefect_artifacts.show_stage(record)
 
 
-def run_stages(
-    stages: Sequence[Stage], config: RunConfig, environment: Mapping[str, str]
-) -> None:
+def run_stages(stages: Sequence[Stage], config: RunConfig, environment: Mapping[str, str]) -> None:
     """Run stages in order. A failed one raises, and the next does not start."""
     for stage in stages:
         run_stage.with_options(name=stage.name)(stage, config, environment)
@@ -171,7 +176,7 @@ def pretrain_multilingual(
     config = parameters_to_config(preset, settings, run, languages, store)
     with sample_mirror(config, get_run_logger().info) as environment:
         check(config)
-        run_stages(STAGES, config, environment)
+        run_stages(stages_of(config), config, environment)
     report = Store(config.store.url).path(f"runs/{config.run.name}/report/index.html")
     create_markdown_artifact(
         key="report", markdown=f"Run **{config.run.name}** is finished. Its report: `{report}`"

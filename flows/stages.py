@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flows.config import RunConfig
 
 FLOW_NAME = "pretrain-multilingual"
 """Name of the flow; its deployments are named after the presets."""
@@ -49,3 +53,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("report", ("-m", "flows.report"), "write the page of the run"),
 )
 """Every stage of a run. A stage starts only when the one before it has succeeded."""
+
+
+def stages_of(config: RunConfig) -> tuple[Stage, ...]:
+    """The stages a run goes through: without a task there is nothing to fine-tune."""
+    return tuple(stage for stage in STAGES if stage.name != "finetune" or config.finetuning)

@@ -108,8 +108,6 @@ class ClusterSection(Config):
     cpus_per_worker: PositiveInt = 1
     use_gpu: bool = False
     """One GPU a worker, NCCL; otherwise CPUs and gloo."""
-    max_shards_in_flight: PositiveInt | None = None
-    """Data shards worked on at once; None is twice the cluster's CPUs."""
     max_worker_failures: Annotated[int, Field(ge=0)] = 3
     """Times training restarts from its last checkpoint after a worker was lost."""
     pending_timeout_seconds: PositiveInt = 300

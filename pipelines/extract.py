@@ -142,9 +142,7 @@ def extract_file(
     lid = LanguageIdentificationSection.model_validate(config["language_identification"])
     wanted = config["languages"]
     documents = []
-    pages = SOURCES[shard.kind].read_pages(
-        path, shard, counters, notes, extraction.max_page_bytes
-    )
+    pages = SOURCES[shard.kind].read_pages(path, shard, counters, notes, extraction.max_page_bytes)
     for page in pages:
         counters["pages"] += 1
         text = extract_text(page, extraction, counters)

@@ -222,7 +222,7 @@ def pack_step(
             for language, count in documents.items()
         },
     }
-    return Step("pack", 1, f"runs/{config.run.name}/packed", read, pack_file)
+    return Step("pack", 1, f"runs/{config.run.name}/packed", read, pack_file, "file")
 
 
 def pack_units(

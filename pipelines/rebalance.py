@@ -138,7 +138,7 @@ def sizes_by_language(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
 def balance_step(config: DataConfig, counters: Mapping[str, int]) -> Step:
     """The balance stage under a configuration and the counts of the deduplicated corpus."""
     read = {"balance": config.balance.model_dump(mode="json"), "sizes": sizes_by_language(counters)}
-    return Step("balance", 1, f"runs/{config.run.name}/balance", read, balance_languages)
+    return Step("balance", 1, f"runs/{config.run.name}/balance", read, balance_languages, "table")
 
 
 def balance_units(unique: Sequence[Output]) -> list[Unit]:

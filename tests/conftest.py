@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,8 +33,14 @@ def local_ray() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    os.environ["RAY_AUTH_MODE"] = "disabled"  # drivers started by tests connect to it, on loopback
     root = str(Path(__file__).resolve().parents[1])
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20,
-             runtime_env={"env_vars": {"PYTHONPATH": root}}, configure_logging=False)
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=80 * 2**20,
+        runtime_env={"env_vars": {"PYTHONPATH": root}},
+        configure_logging=False,
+    )
     yield
     ray.shutdown()

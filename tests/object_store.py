@@ -1,4 +1,4 @@
-"""A real S3-compatible server on loopback (SeaweedFS) for the tests that are about object storage."""
+"""A real S3-compatible server on loopback (SeaweedFS), for tests about object storage."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ from pathlib import Path
 import s3fs
 
 ACCESS_KEY, SECRET_KEY = "babelmill", "a-secret-for-loopback"
-IDENTITIES = {"identities": [{
-    "name": "tests", "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-    "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]}]}
+IDENTITIES = {
+    "identities": [
+        {
+            "name": "tests",
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+            "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+        }
+    ]
+}
 
 
 def free_ports(count: int) -> list[int]:
@@ -45,14 +51,30 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
     config.write_text(json.dumps(IDENTITIES))
     master, volume, filer, s3 = free_ports(4)
     command = [
-        str(Path(sys.executable).parent / "weed"), "server", f"-dir={folder}", "-ip=127.0.0.1",
-        "-ip.bind=127.0.0.1", f"-master.port={master}", f"-volume.port={volume}", "-filer",
-        f"-filer.port={filer}", "-s3", f"-s3.port={s3}", f"-s3.config={config}",
-        "-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false",
-        "-master.volumeSizeLimitMB=64", "-volume.max=20",
+        str(Path(sys.executable).parent / "weed"),
+        "server",
+        f"-dir={folder}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        f"-master.port={master}",
+        f"-volume.port={volume}",
+        "-filer",
+        f"-filer.port={filer}",
+        "-s3",
+        f"-s3.port={s3}",
+        f"-s3.config={config}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        "-master.telemetry=false",
+        "-master.volumeSizeLimitMB=64",
+        "-volume.max=20",
     ]
-    environment = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3}", "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-                   "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_DEFAULT_REGION": "us-east-1"}
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3}",
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     try:
@@ -67,13 +89,19 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
             server.wait()
 
 
-def wait_until_ready(server: subprocess.Popen[bytes], environment: dict[str, str], log: Path) -> None:
+def wait_until_ready(
+    server: subprocess.Popen[bytes], environment: dict[str, str], log: Path
+) -> None:
     """Create the bucket, trying until the server answers."""
     end = time.monotonic() + 60
     while True:
         filesystem = s3fs.S3FileSystem(
-            key=ACCESS_KEY, secret=SECRET_KEY, endpoint_url=environment["AWS_ENDPOINT_URL"],
-            use_listings_cache=False, skip_instance_cache=True)
+            key=ACCESS_KEY,
+            secret=SECRET_KEY,
+            endpoint_url=environment["AWS_ENDPOINT_URL"],
+            use_listings_cache=False,
+            skip_instance_cache=True,
+        )
         try:
             if not filesystem.exists("corpora"):
                 filesystem.mkdir("corpora")

@@ -40,6 +40,7 @@ def build_report(store: Store, run: str, *, quiet: bool = False) -> StageRecord:
             "finished": {record.stage: record.binding_id for record in records},
         },
         work=write_report,
+        noun="page",
     )
     inputs = tuple(output.ref for record in records for output in record.outputs)
     return run_step(step, [Unit("page", inputs)], store, run, inline=True, quiet=quiet)

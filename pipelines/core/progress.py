@@ -14,22 +14,23 @@ class Progress:
         *,
         total: int,
         reused: int = 0,
-        unit: str = "shards",
+        unit: str = "shard",
         quiet: bool = False,
         seconds_between: float = 1.0,
     ) -> None:
-        self.stage, self.total, self.reused, self.unit = stage, total, reused, unit
+        self.stage, self.total, self.reused = stage, total, reused
+        self.unit = unit if total == 1 else f"{unit}s"
         self.done = reused
         self.quiet = quiet
         self.seconds_between = seconds_between
         self._began = time.monotonic()
         self._printed = 0.0
         if reused == total and total:
-            self.say(f"{total}/{total} {unit} already finished, nothing to do")
+            self.say(f"{total}/{total} {self.unit} already finished, nothing to do")
         elif reused:
-            self.say(f"{reused} of {total} {unit} already finished, {total - reused} to do")
+            self.say(f"{reused} of {total} {self.unit} already finished, {total - reused} to do")
         else:
-            self.say(f"{total} {unit} to do")
+            self.say(f"{total} {self.unit} to do")
 
     def say(self, text: str) -> None:
         """Print one line of this stage."""
@@ -47,7 +48,7 @@ class Progress:
         left = (self.total - self.done) / rate if rate else 0.0
         tail = f" | {extra}" if extra else ""
         self.say(
-            f"{self.done}/{self.total} {self.unit} | {rate:.1f} {self.unit}/s | "
+            f"{self.done}/{self.total} {self.unit} | {rate:.1f}/s | "
             f"{duration(left)} left{tail}"
         )
 

@@ -60,6 +60,8 @@ class Step:
     """Plain JSON: the part of the configuration that the work reads."""
     work: Callable[[Unit, Mapping[str, Any], Attempt], None]
     """Module-level function: reads the unit's input, writes through the attempt, counts."""
+    noun: str = "shard"
+    """What a unit is called on the terminal."""
 
     def binding(self, unit: Unit) -> Binding:
         """The binding of one unit of this step."""
@@ -188,7 +190,9 @@ def run_step(
         else:
             done[unit.key] = (key, manifest)
     reused, failures = len(done), []
-    progress = Progress(step.name, total=len(units), reused=reused, quiet=quiet)
+    progress = Progress(
+        step.name, total=len(units), reused=reused, unit=step.noun, quiet=quiet
+    )
     launch = _inline if inline else _on_ray
     for unit, result in launch(step, waiting, store.url, max_in_flight):
         if isinstance(result, Failure):

@@ -7,7 +7,16 @@ import unicodedata
 from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 
 from pipelines.core.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary
 
@@ -49,7 +58,9 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
         pair="<s> $A </s> </s> $B </s>",
         special_tokens=[("<s>", BOS_ID), ("</s>", EOS_ID)],
     )
-    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    # A mask stands for a word with the blank before it, as in XLM-R's own tokenizer.
+    mask = AddedToken("<mask>", lstrip=True, special=True)
+    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", mask])
     assert tokenizer.token_to_id("<pad>") == PAD_ID
     assert tokenizer.token_to_id("<mask>") == vocabulary.mask_id
     return str(tokenizer.to_str(pretty=False))

@@ -115,7 +115,7 @@ def deduplicate_step(config: DataConfig) -> Step:
     """The deduplication stage under a configuration."""
     read = {"deduplication": config.deduplication.model_dump(mode="json")}
     folder = f"corpus/unique/{digest('deduplicate', 1, read)[:12]}"
-    return Step("deduplicate", 1, folder, read, deduplicate_language)
+    return Step("deduplicate", 1, folder, read, deduplicate_language, "language")
 
 
 def deduplicate_units(kept: Sequence[Output]) -> list[Unit]:

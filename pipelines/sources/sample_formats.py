@@ -69,8 +69,7 @@ def html_page(page: Page) -> tuple[bytes, str]:
 def warc_file(pages: Sequence[Page], name: str, date: str) -> bytes:
     """A `.warc.gz`: warcinfo, then request, response and metadata of each page."""
     info = (
-        "software: babelmill sample mirror\r\nformat: WARC File Format 1.0\r\n"
-        f"isPartOf: {name}\r\n"
+        f"software: babelmill sample mirror\r\nformat: WARC File Format 1.0\r\nisPartOf: {name}\r\n"
     )
     records = [_record("warcinfo", name, date, "application/warc-fields", info.encode())]
     for page in pages:
@@ -87,11 +86,11 @@ def warc_file(pages: Sequence[Page], name: str, date: str) -> bytes:
         )
         response = head.encode() + body
         records += [
-            _record("request", page.url, date, "application/http; msgtype=request",
-                    request.encode()),
+            _record(
+                "request", page.url, date, "application/http; msgtype=request", request.encode()
+            ),
             _record("response", page.url, date, "application/http; msgtype=response", response),
-            _record("metadata", page.url, date, "application/warc-fields",
-                    b"fetchTimeMs: 100\r\n"),
+            _record("metadata", page.url, date, "application/warc-fields", b"fetchTimeMs: 100\r\n"),
         ]
     return b"".join(records)
 

@@ -64,9 +64,7 @@ def read_records(path: Path, counters: Counters, notes: list[str], name: str) ->
             offset += len(member)
 
 
-def _members(
-    data: mmap.mmap, counters: Counters, notes: list[str], name: str
-) -> Iterator[bytes]:
+def _members(data: mmap.mmap, counters: Counters, notes: list[str], name: str) -> Iterator[bytes]:
     position = 0
     while position < len(data):
         content, end, problem = _unpack(data, position)
@@ -143,13 +141,16 @@ def _records_of(
         tail = bytes(data[end : end + 4])
         if end > len(data):
             counters["dropped.truncated_record"] += 1
-            notes.append(f"{name}: record at {base + start} is cut off: {len(data) - body} of "
-                         f"{length} bytes")
+            notes.append(
+                f"{name}: record at {base + start} is cut off: {len(data) - body} of {length} bytes"
+            )
             found = RECORD_START.search(data, body)
         elif tail.strip(b"\r\n") and not RECORD_START.match(data, end):
             counters["dropped.wrong_length"] += 1
-            notes.append(f"{name}: record at {base + start} does not end where its Content-Length "
-                         f"({length}) says")
+            notes.append(
+                f"{name}: record at {base + start} does not end where its Content-Length "
+                f"({length}) says"
+            )
             found = RECORD_START.search(data, body)
         else:
             yield Record(base + start, fields, bytes(data[start:end]), bytes(data[body:end]))

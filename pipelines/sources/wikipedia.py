@@ -72,9 +72,7 @@ class Wikipedia:
                     yield page
         except ElementTree.ParseError as error:
             counters["dropped.truncated_dump"] += 1
-            notes.append(
-                f"{shard.name}: the XML ends or breaks after {number} page(s): {error}"
-            )
+            notes.append(f"{shard.name}: the XML ends or breaks after {number} page(s): {error}")
         finally:
             stream.close()
 
@@ -203,9 +201,7 @@ def _site(element: ElementTree.Element) -> tuple[str, frozenset[str]]:
     return base, frozenset(names)
 
 
-def _page(
-    element: ElementTree.Element, counters: Counters, max_page_bytes: int
-) -> RawPage | None:
+def _page(element: ElementTree.Element, counters: Counters, max_page_bytes: int) -> RawPage | None:
     fields: dict[str, str] = {}
     for child in element.iter():
         # The first of a name is the page's own: a revision and its contributor have ids as well.

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from flows.check import (
-    COMPRESSED_BYTES_PER_PIECE,
     check_languages,
     check_vocabulary_size,
     language_of_wiki,
@@ -34,8 +33,10 @@ def test_a_language_the_identifier_cannot_tell_is_named_with_the_nearest() -> No
     with pytest.raises(ConfigError, match=r"'deu-x-abc' .* did you mean 'deu'\?"):
         check_languages(
             config.model_copy(
-                update={"run": config.run.model_copy(update={"languages": ["deu-x-abc"]})}),
-            {"deu", "fr"})
+                update={"run": config.run.model_copy(update={"languages": ["deu-x-abc"]})}
+            ),
+            {"deu", "fr"},
+        )
 
 
 def test_languages_none_of_which_the_wikipedias_hold_are_refused() -> None:
@@ -55,16 +56,19 @@ def test_a_crawl_does_not_say_its_languages_so_nothing_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("wiki", "language"),
-    [("sw", "sw"), ("simple", "en"), ("zh_yue", "yue"), ("als", "gsw"), ("species!", None)])
+    [("sw", "sw"), ("simple", "en"), ("zh_yue", "yue"), ("als", "gsw"), ("species!", None)],
+)
 def test_the_language_of_a_wiki(wiki: str, language: str | None) -> None:
     assert language_of_wiki(wiki) == language
 
 
 def test_a_vocabulary_the_bytes_cannot_support_is_refused_with_the_largest_that_fits() -> None:
-    shards = [shard("a", 100 * COMPRESSED_BYTES_PER_PIECE), shard("b", 15)]
-    check_vocabulary_size(100, shards)
-    with pytest.raises(ConfigError, match=r"vocabulary\.size = 101: .* at most 100 would fit"):
-        check_vocabulary_size(101, shards)
+    warc = Shard("a", "a", "commoncrawl", "common_crawl", size=8000, options={"format": "warc"})
+    wet = Shard("b", "b", "commoncrawl", "common_crawl", size=2000, options={"format": "wet"})
+    # 8000 x 0.5 + 2000 x 3 characters, 40 for each piece
+    check_vocabulary_size(250, [warc, wet])
+    with pytest.raises(ConfigError, match=r"vocabulary\.size = 251: .* to at most 250, or add"):
+        check_vocabulary_size(251, [warc, wet])
 
 
 def test_an_unknown_size_refuses_nothing() -> None:
@@ -74,7 +78,9 @@ def test_an_unknown_size_refuses_nothing() -> None:
 def test_sources_are_summed_and_an_unknown_size_is_not_taken_for_zero() -> None:
     lines = summarise([shard("a", 1), shard("w", None, "wikipedia"), shard("b", 2)])
     assert [(line.source, line.shards, line.bytes) for line in lines] == [
-        ("commoncrawl", 2, 3), ("wikipedia", 1, None)]
+        ("commoncrawl", 2, 3),
+        ("wikipedia", 1, None),
+    ]
 
 
 def test_a_store_that_cannot_be_written_ends_the_check(tmp_path: Path) -> None:

@@ -21,12 +21,18 @@ ROOT = Path(__file__).resolve().parents[2]
 def babelmill(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from flows.cli import main; main()", *arguments],
-        capture_output=True, text=True, timeout=100, cwd=ROOT)
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=ROOT,
+    )
 
 
 def test_help_imports_nothing_heavy() -> None:
-    text = ("import sys; from flows.cli import app; "
-            "print(sorted({'torch', 'ray', 'prefect', 'pyarrow'} & set(sys.modules)))")
+    text = (
+        "import sys; from flows.cli import app; "
+        "print(sorted({'torch', 'ray', 'prefect', 'pyarrow'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "[]", done.stderr
 
@@ -38,13 +44,16 @@ def test_every_command_has_help() -> None:
         assert command in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [
-    ("check", "--preset", "nothing"),
-    ("check", "--set", "packing.lenght=64"),
-    ("check", "--set", "no equals sign"),
-    ("check", "--file", "no-such-file.toml"),
-    ("fill-mask", "no-such-run", "a <mask>"),
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "--preset", "nothing"),
+        ("check", "--set", "packing.lenght=64"),
+        ("check", "--set", "no equals sign"),
+        ("check", "--file", "no-such-file.toml"),
+        ("fill-mask", "no-such-run", "a <mask>"),
+    ],
+)
 def test_a_wrong_setting_is_one_message_and_exit_2(arguments: tuple[str, ...]) -> None:
     done = babelmill(*arguments)
     assert done.returncode == 2
@@ -79,11 +88,18 @@ def test_a_boolean_as_a_prefect_parameter(value: object) -> None:
 
 def test_nested_and_dotted_settings_are_the_same_and_named_parameters_win() -> None:
     assert flatten({"a": {"b": {"c": 1}, "d": [2]}, "e.f": 3, "g": {}}) == {
-        "a.b.c": 1, "a.d": [2], "e.f": 3, "g": {}}
+        "a.b.c": 1,
+        "a.d": [2],
+        "e.f": 3,
+        "g": {},
+    }
     config = parameters_to_config(
-        settings={"run.name": "one", "pretraining": {"steps": 500}}, run="two", languages=["sw"])
+        settings={"run.name": "one", "pretraining": {"steps": 500}}, run="two", languages=["sw"]
+    )
     assert (config.run.name, config.pretraining.steps) == ("two", 500)
-    assert config.pretraining.warmup_steps == 40  # the rest of the section stays
+    assert (
+        config.pretraining.warmup_steps == resolve("demo").pretraining.warmup_steps
+    )  # the rest of the section stays
     assert config.run.languages == ["sw"]
 
 
@@ -107,11 +123,16 @@ def test_a_jobs_id_stands_for_its_configuration_and_holds_no_secret(
     assert ids[400].pop().startswith("demo-extract-")
 
 
-@pytest.mark.parametrize(("line", "percent"), [
-    ("[extract] 3/8 shards | 1.0 shards/s | 5 s left", 37.5),
-    ("[extract] done in 3 s", None),
-    ("3/8 shards | ", None),
-])
+@pytest.mark.parametrize(
+    ("line", "percent"),
+    [
+        ("[extract] 3/8 shards | 1.0/s | 5 s left", 37.5),
+        ("[pretrain] step 40/400 | loss 7.12 | lr 1.0e-03", 10.0),
+        ("[finetune topic] 11/44 steps | 9.4/s", 25.0),
+        ("[extract] done in 3 s", None),
+        ("3/8 shards | ", None),
+    ],
+)
 def test_progress_is_read_from_the_stages_lines(line: str, percent: float | None) -> None:
     assert progress_of(line) == percent
 

@@ -33,7 +33,23 @@ def test_a_cluster_the_person_named_is_used(
 
 def test_the_stages_of_a_run_in_their_order() -> None:
     assert [stage.name for stage in STAGES] == [
-        "extract", "filter", "deduplicate", "balance", "vocabulary", "pack", "pretrain",
-        "export", "finetune", "report"]
+        "extract",
+        "filter",
+        "deduplicate",
+        "balance",
+        "vocabulary",
+        "pack",
+        "pretrain",
+        "export",
+        "finetune",
+        "report",
+    ]
     assert STAGES[0].arguments("s3://b", "r")[1:] == [
-        "-m", "pipelines.run_stage", "extract", "--store", "s3://b", "--run", "r"]
+        "-m",
+        "pipelines.run_stage",
+        "extract",
+        "--store",
+        "s3://b",
+        "--run",
+        "r",
+    ]

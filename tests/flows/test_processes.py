@@ -16,8 +16,11 @@ from flows.processes import OWNER, Started
 
 def start(tmp_path: Path, text: str, owner: str = "me") -> Started:
     return processes.start(
-        [sys.executable, "-c", text], log=tmp_path / "log",
-        environment={**os.environ, OWNER: owner, "PYTHONUNBUFFERED": "1"}, folder=tmp_path)
+        [sys.executable, "-c", text],
+        log=tmp_path / "log",
+        environment={**os.environ, OWNER: owner, "PYTHONUNBUFFERED": "1"},
+        folder=tmp_path,
+    )
 
 
 def wait_for_log(tmp_path: Path, text: str) -> None:
@@ -30,11 +33,15 @@ def wait_for_log(tmp_path: Path, text: str) -> None:
 def test_stop_ends_the_whole_tree_and_what_was_orphaned(tmp_path: Path) -> None:
     # The middle process leaves, so its child hangs on nobody; the last one ignores SIGTERM.
     grandchild = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(300)"
-    middle = ("import subprocess, sys;"
-              f"p = subprocess.Popen([sys.executable, '-c', {grandchild!r}]);"
-              "print('orphan', p.pid)")
-    root = (f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {middle!r}]);"
-            "print('ready'); time.sleep(300)")
+    middle = (
+        "import subprocess, sys;"
+        f"p = subprocess.Popen([sys.executable, '-c', {grandchild!r}]);"
+        "print('orphan', p.pid)"
+    )
+    root = (
+        f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {middle!r}]);"
+        "print('ready'); time.sleep(300)"
+    )
     started = start(tmp_path, root)
     wait_for_log(tmp_path, "ready")
     time.sleep(1)
@@ -57,14 +64,22 @@ def test_a_pid_that_belongs_to_somebody_else_now_is_not_signalled(tmp_path: Path
 
 
 def test_the_child_does_not_inherit_an_ignored_interrupt(tmp_path: Path) -> None:
-    text = ("import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import os;"
-            "from flows import processes;"
-            "processes.start([sys.executable, '-c', 'import signal; print(signal.getsignal(2))'],"
-            "log=Path(sys.argv[2]), environment=os.environ, folder=Path('.'))")
+    text = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import os;"
+        "from flows import processes;"
+        "processes.start([sys.executable, '-c', 'import signal; print(signal.getsignal(2))'],"
+        "log=Path(sys.argv[2]), environment=os.environ, folder=Path('.'))"
+    )
     root = str(Path(__file__).resolve().parents[2])
     subprocess.run(
-        ["bash", "-c", f"trap '' INT; exec {sys.executable} -c \"$0\" {root} {tmp_path / 'log'}",
-         text], check=True)
+        [
+            "bash",
+            "-c",
+            f"trap '' INT; exec {sys.executable} -c \"$0\" {root} {tmp_path / 'log'}",
+            text,
+        ],
+        check=True,
+    )
     wait_for_log(tmp_path, "default_int_handler")
 
 
@@ -80,5 +95,4 @@ def test_a_taken_port_is_replaced() -> None:
 def test_a_service_that_ends_while_starting_is_told_with_its_log(tmp_path: Path) -> None:
     started = start(tmp_path, "print('no disk left'); raise SystemExit(1)")
     with pytest.raises(RuntimeError, match=r"it ended while starting[\s\S]*no disk left"):
-        processes.wait_until(
-            lambda: False, started, seconds=20, what="it", log=tmp_path / "log")
+        processes.wait_until(lambda: False, started, seconds=20, what="it", log=tmp_path / "log")

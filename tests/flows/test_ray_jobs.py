@@ -34,7 +34,9 @@ def test_every_line_comes_once_and_in_order(running: Running) -> None:
     job = Job("lines-once", script("for n in range(500): print('line', n)\nprint('end', end='')"))
     assert ray_jobs.run_job(running.client(), job, lines.append) == "lines-once-a1"
     assert [line for line in lines if line.startswith(("line", "end"))] == [
-        *(f"line {n}" for n in range(500)), "end"]
+        *(f"line {n}" for n in range(500)),
+        "end",
+    ]
 
 
 class CutStream:

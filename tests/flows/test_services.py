@@ -25,8 +25,13 @@ def prefect(running: Running, *arguments: str, **environment: str) -> tuple[int,
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     home = {"PREFECT_HOME": str(running.checkout / "home"), "DO_NOT_TRACK": "1"}
     done = subprocess.run(
-        [str(Path(sys.executable).parent / "prefect"), *arguments], cwd=running.checkout,
-        env={**clean, **home, **environment}, capture_output=True, text=True, timeout=120)
+        [str(Path(sys.executable).parent / "prefect"), *arguments],
+        cwd=running.checkout,
+        env={**clean, **home, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -60,21 +65,27 @@ def test_an_unknown_name_is_prefects_own_error(running: Running) -> None:
 
 def test_without_plugins_the_bare_name_is_prefects_own_error(running: Running) -> None:
     status, text = prefect(
-        running, "deployment", "run", "pretrain-multilingual", PREFECT_PLUGINS_ENABLED="false")
+        running, "deployment", "run", "pretrain-multilingual", PREFECT_PLUGINS_ENABLED="false"
+    )
     assert status != 0
     assert "Expected format: <FLOW_NAME>/<DEPLOYMENT_NAME>" in text
 
 
 def test_a_wrong_type_is_refused_before_a_run_exists(running: Running) -> None:
     status, text = prefect(
-        running, "deployment", "run", "pretrain-multilingual", "-p", "languages=5")
+        running, "deployment", "run", "pretrain-multilingual", "-p", "languages=5"
+    )
     assert status != 0, text
 
 
 def run_tiny(running: Running, run: str, store: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, TINY_FLOW, run, str(store)], env=running.environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        [sys.executable, TINY_FLOW, run, str(store)],
+        env=running.environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def test_a_failed_stage_fails_the_flow_and_the_next_does_not_start(
@@ -109,8 +120,11 @@ def test_after_kill_9_of_the_flow_a_rerun_attaches(running: Running, tmp_path: P
     text = again.communicate(timeout=120)[0]
     assert again.returncode == 0, text
     assert "[slow] tick 0" in text  # the log is told from its beginning
-    jobs = [job.submission_id for job in running.client().list_jobs()
-            if (job.submission_id or "").startswith("slow-killed")]
+    jobs = [
+        job.submission_id
+        for job in running.client().list_jobs()
+        if (job.submission_id or "").startswith("slow-killed")
+    ]
     assert len(jobs) == 1
 
 
@@ -120,8 +134,11 @@ def served(
 ) -> Iterator[processes.Started]:
     log = tmp_path_factory.mktemp("tiny") / "log"
     started = processes.start(
-        [sys.executable, TINY_FLOW, "serve"], log=log, environment=running.environment,
-        folder=Path(TINY_FLOW).parents[2])
+        [sys.executable, TINY_FLOW, "serve"],
+        log=log,
+        environment=running.environment,
+        folder=Path(TINY_FLOW).parents[2],
+    )
     try:
         wait_for(lambda: log.exists() and "tiny/tiny" in log.read_text(), 60)
         yield started
@@ -131,7 +148,8 @@ def served(
 
 def start_tiny(running: Running, run: str, store: Path) -> str:
     status, text = prefect(
-        running, "deployment", "run", "tiny/tiny", "-p", f"run={run}", "-p", f"store={store}")
+        running, "deployment", "run", "tiny/tiny", "-p", f"run={run}", "-p", f"store={store}"
+    )
     assert status == 0, text
     [line] = [line for line in text.splitlines() if "UUID" in line]
     return line.split()[-1]

@@ -8,8 +8,10 @@ from pipelines.deduplicate.exact import count_sentences, paragraph_key, remove_d
 
 
 def documents(*texts: str) -> list[Document]:
-    return [Document(id=str(n), text=text, source="s", url="u", shard="x", offset=n, language="en")
-            for n, text in enumerate(texts)]
+    return [
+        Document(id=str(n), text=text, source="s", url="u", shard="x", offset=n, language="en")
+        for n, text in enumerate(texts)
+    ]
 
 
 def survivors(*texts: str, **settings: object) -> tuple[list[str], Counter[str]]:

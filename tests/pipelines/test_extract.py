@@ -98,8 +98,12 @@ def config(languages: object = "all") -> DataConfig:
         "run": {"name": "t", "languages": languages},
         "sources": [
             {"kind": "common_crawl", "snapshot": "CC-MAIN-2026-44", "max_shards": 1},
-            {"kind": "common_crawl", "snapshot": "CC-MAIN-2026-40", "format": "wet",
-             "max_shards": 1},
+            {
+                "kind": "common_crawl",
+                "snapshot": "CC-MAIN-2026-40",
+                "format": "wet",
+                "max_shards": 1,
+            },
             {"kind": "wikipedia", "wikis": ["fi", "sw"], "date": "20261101"},
         ],
     }
@@ -116,14 +120,20 @@ def test_a_mirror_goes_from_lists_to_tables_and_every_page_is_accounted_for(
     assert len(shards) == 4 and all("127.0.0.1" not in shard.name for shard in shards)
     assert all(shard.size and shard.etag for shard in shards)
     record = run_step(
-        extract_step(config()), extract_units(config(), shards), store, "t",
-        inline=True, quiet=True,
+        extract_step(config()),
+        extract_units(config(), shards),
+        store,
+        "t",
+        inline=True,
+        quiet=True,
     )
     count = record.counters
     dropped = sum(n for name, n in count.items() if name.startswith("dropped."))
     assert count["pages"] == count["documents"] + dropped
-    assert count["records.response"] + count["records.conversion"] + _wiki_pages(store, record) \
+    assert (
+        count["records.response"] + count["records.conversion"] + _wiki_pages(store, record)
         == count["pages"]
+    )
     assert count["documents"] == sum(output.rows or 0 for output in record.outputs)
     texts = {page.url: page.messages for page in read_pages()}
     exact = web = 0
@@ -132,8 +142,9 @@ def test_a_mirror_goes_from_lists_to_tables_and_every_page_is_accounted_for(
         tag = output.labels["language"]
         assert {document.language for document in documents} == {tag}
         assert [d.offset for d in documents] == sorted(d.offset for d in documents)
-        assert not any("{{" in d.text or "[[" in d.text for d in documents
-                       if d.source == "wikipedia")
+        assert not any(
+            "{{" in d.text or "[[" in d.text for d in documents if d.source == "wikipedia"
+        )
         for document in documents:
             if document.url in texts:
                 web += 1
@@ -141,8 +152,12 @@ def test_a_mirror_goes_from_lists_to_tables_and_every_page_is_accounted_for(
     # Charsets, gzip bodies, navigation: the text that went in comes out.
     assert exact / web > 0.97
     again = run_step(
-        extract_step(config()), extract_units(config(), shards), store, "t",
-        inline=True, quiet=True,
+        extract_step(config()),
+        extract_units(config(), shards),
+        store,
+        "t",
+        inline=True,
+        quiet=True,
     )
     assert again.reused == 4 and again.outputs == record.outputs
 

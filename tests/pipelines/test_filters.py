@@ -14,8 +14,9 @@ HINDI = "यह एक साधारण वाक्य है जिसमे
 
 
 def document(text: str, language: str = "en", number: int = 0) -> Document:
-    return Document(id=str(number), text=text, source="s", url="u", shard="x", offset=number,
-                    language=language)
+    return Document(
+        id=str(number), text=text, source="s", url="u", shard="x", offset=number, language=language
+    )
 
 
 @pytest.mark.parametrize(("words_with_letter", "kept"), [(8, True), (7, False)])
@@ -71,10 +72,15 @@ def test_an_unknown_language_never_passes() -> None:
     assert reason_to_drop(document("some text", "und"), []) == "unknown_language"
 
 
-@pytest.mark.parametrize("section", [
-    LengthFilter(kind="length"), LettersFilter(kind="letters"),
-    RepetitionFilter(kind="repetition"), ScriptFilter(kind="script"),
-])
+@pytest.mark.parametrize(
+    "section",
+    [
+        LengthFilter(kind="length"),
+        LettersFilter(kind="letters"),
+        RepetitionFilter(kind="repetition"),
+        ScriptFilter(kind="script"),
+    ],
+)
 @pytest.mark.parametrize("text", ["", " \n\n ", "🎉🎉", THAI, "a" * 10_000, "\u200d\u200c"])
 def test_every_filter_is_pure_and_survives_odd_text(section, text: str) -> None:
     first = FILTERS[section.kind](document(text), section)
@@ -84,23 +90,37 @@ def test_every_filter_is_pure_and_survives_odd_text(section, text: str) -> None:
 
 
 def test_every_document_is_kept_or_kept_with_a_reason(store: Store) -> None:
-    documents = [document("A good long sentence stands here.", number=1),
-                 document("short", number=2), document("-- 42 .. 17 -- 99 ..... ---", number=3)]
+    documents = [
+        document("A good long sentence stands here.", number=1),
+        document("short", number=2),
+        document("-- 42 .. 17 -- 99 ..... ---", number=3),
+    ]
     sections = [{"kind": "length", "min_characters": 10}, {"kind": "letters"}]
 
     def lay_out(unit, config, attempt) -> None:
         attempt.write_table("en/part", documents_to_table(documents), language="en")
 
-    first = run_step(Step("extract", 1, "in", {}, lay_out), [Unit("a", ())], store, "r", inline=True)
+    first = run_step(
+        Step("extract", 1, "in", {}, lay_out), [Unit("a", ())], store, "r", inline=True
+    )
     refs = tuple(output.ref for output in first.outputs)
-    record = run_step(Step("filter", 1, "out", {"filters": sections}, filter_shard),
-                      [Unit("a", refs)], store, "r", inline=True)
+    record = run_step(
+        Step("filter", 1, "out", {"filters": sections}, filter_shard),
+        [Unit("a", refs)],
+        store,
+        "r",
+        inline=True,
+    )
 
     [kept], [rejects] = record.outputs_of(part="kept"), record.outputs_of(part="rejects")
     assert table_to_documents(store.read_table(kept.path)) == documents[:1]
     table = store.read_table(rejects.path)
     assert table["reason"].to_pylist() == ["too_short", "few_letters"]
     assert table_to_documents(table) == documents[1:]
-    assert record.counters["documents"] == 3 == record.counters["kept"] + sum(
-        record.counters[f"rejected.{reason}"] for reason in ("too_short", "few_letters"))
+    assert (
+        record.counters["documents"]
+        == 3
+        == record.counters["kept"]
+        + sum(record.counters[f"rejected.{reason}"] for reason in ("too_short", "few_letters"))
+    )
     assert refs and isinstance(refs[0], FileRef)

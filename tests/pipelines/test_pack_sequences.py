@@ -71,8 +71,12 @@ def test_ordinary_tokens_in_are_ordinary_tokens_out_in_order(
 
 def test_wide_ids_come_back_as_they_were(store: Store) -> None:
     tokens = ids(0, 5, 65535, 65536, 65541, 250001, 2)
-    table = sequences_to_table([PackedSequence("s", tokens, [1], ["d"])], "en",
-                               [[(np.array([1], np.uint16), ids(250001))]], rows=250_002)
+    table = sequences_to_table(
+        [PackedSequence("s", tokens, [1], ["d"])],
+        "en",
+        [[(np.array([1], np.uint16), ids(250001))]],
+        rows=250_002,
+    )
     with local_file() as path:
         write_parquet(table, path)
         store.publish_file(path, "s.parquet")

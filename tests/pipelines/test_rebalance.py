@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from pipelines.rebalance import sampling_plan
 
-COUNTS = st.dictionaries(st.text(min_size=1, max_size=3), st.integers(1, 10**9), min_size=1, max_size=30)
+COUNTS = st.dictionaries(
+    st.text(min_size=1, max_size=3), st.integers(1, 10**9), min_size=1, max_size=30
+)
 UNCAPPED = 1e12
 
 
@@ -22,7 +24,8 @@ def test_three_languages() -> None:
     counts = {"a": 900, "b": 90, "c": 10}
 
     assert [s.q for s in sampling_plan(counts, 0.3, UNCAPPED)] == pytest.approx(
-        [0.5680, 0.2847, 0.1473], abs=5e-5)
+        [0.5680, 0.2847, 0.1473], abs=5e-5
+    )
     assert [s.q for s in sampling_plan(counts, 1, UNCAPPED)] == pytest.approx([0.9, 0.09, 0.01])
     assert [s.q for s in sampling_plan(counts, 0, UNCAPPED)] == pytest.approx([1 / 3] * 3)
 

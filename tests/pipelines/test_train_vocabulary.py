@@ -13,16 +13,36 @@ from pipelines.config import VocabularySection
 from pipelines.core.config import ConfigError
 from pipelines.core.tokenizer_file import tokenizer_json
 from pipelines.core.vocabulary import Vocabulary, id_dtype
-from pipelines.train_vocabulary import MAX_LINE_BYTES, copies, copies_wanted, lines_of, measure, train
+from pipelines.train_vocabulary import (
+    MAX_LINE_BYTES,
+    copies,
+    copies_wanted,
+    lines_of,
+    measure,
+    train,
+)
 
-ALPHABETS = ["abcdefghij", "абвгдежзик", "αβγδεζηθικ", "กขคงจฉชซฌญ", "あいうえおかきくけこ",
-             "אבגדהוזחטי", "ابتثجحخدذر", "অআইকখগঘঙচছ", "ԱԲԳԴԵԶԷԸԹԺ", "აბგდევზთიკ"]
+ALPHABETS = [
+    "abcdefghij",
+    "абвгдежзик",
+    "αβγδεζηθικ",
+    "กขคงจฉชซฌญ",
+    "あいうえおかきくけこ",
+    "אבגדהוזחטי",
+    "ابتثجحخدذر",
+    "অআইকখগঘঙচছ",
+    "ԱԲԳԴԵԶԷԸԹԺ",
+    "აბგდევზთიკ",
+]
 
 
 def generated_text(lines: int = 400) -> list[str]:
     rng = random.Random(3)
-    words = ["".join(rng.choices(alphabet, k=rng.randint(2, 7)))
-             for alphabet in ALPHABETS for _ in range(150)]
+    words = [
+        "".join(rng.choices(alphabet, k=rng.randint(2, 7)))
+        for alphabet in ALPHABETS
+        for _ in range(150)
+    ]
     return [" ".join(rng.choices(words, k=12)) + "." for _ in range(lines)]
 
 
@@ -61,8 +81,21 @@ def test_every_id_has_one_token_and_the_tokenizer_file_agrees(vocabulary: Vocabu
 
 def test_the_tokenizer_file_gives_the_same_ids_in_ten_scripts(vocabulary: Vocabulary) -> None:
     tokenizer = Tokenizer.from_str(tokenizer_json(vocabulary))
-    odd = ["", " ", "  a  b ", "a\tb\nc", "é", "\u0995\u09c7\u09be", "漢字", "①②", "\ufeffa",
-           "می\u200cخواهم", "a\u2028b", "x" * 10_000, "ก" * 3000]
+    odd = [
+        "",
+        " ",
+        "  a  b ",
+        "a\tb\nc",
+        "é",
+        "\u0995\u09c7\u09be",
+        "漢字",
+        "①②",
+        "\ufeffa",
+        "می\u200cخواهم",
+        "a\u2028b",
+        "x" * 10_000,
+        "ก" * 3000,
+    ]
 
     ties = 0
     for text in [*generated_text(200), *odd]:
@@ -77,7 +110,9 @@ def test_the_tokenizer_file_gives_the_same_ids_in_ten_scripts(vocabulary: Vocabu
 
 
 def test_control_symbols_in_text_are_text(vocabulary: Vocabulary) -> None:
-    assert not {0, 1, 2, vocabulary.mask_id} & set(vocabulary.encode("a </s> <s> <mask> b").tolist())
+    assert not {0, 1, 2, vocabulary.mask_id} & set(
+        vocabulary.encode("a </s> <s> <mask> b").tolist()
+    )
 
 
 def test_decoding_gives_the_text_back(vocabulary: Vocabulary) -> None:
@@ -94,7 +129,9 @@ def test_long_lines_of_any_script_reach_the_vocabulary(tmp_path: Path) -> None:
     lines = [line for text in [thai, latin] * 3 for line in lines_of(text)]
 
     assert sum(len(line.replace(" ", "")) for line in lines) == 3 * (4 * 1200 + 4 * 400)
-    assert 3 not in trained(tmp_path, lines + generated_text(), section()).encode("กขคง abcd").tolist()
+    assert (
+        3 not in trained(tmp_path, lines + generated_text(), section()).encode("กขคง abcd").tolist()
+    )
 
 
 @given(st.text(max_size=300).map(lambda text: text * 60))
@@ -107,7 +144,9 @@ def test_no_line_is_too_long_and_only_blanks_are_lost(text: str) -> None:
 
 
 def test_a_size_the_text_cannot_support_is_refused_with_the_size_it_can(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"vocabulary\.size = 50000: the text supports at most \d+"):
+    with pytest.raises(
+        ConfigError, match=r"vocabulary\.size = 50000: the text supports at most \d+"
+    ):
         trained(tmp_path, generated_text(), section(50_000))
 
 
@@ -127,8 +166,13 @@ def test_copies_average_to_what_is_wanted() -> None:
 
 
 def test_the_sample_has_the_shares_of_the_balance_and_no_more_repeats() -> None:
-    balance = {"max_repeats": 4.0, "rows": [
-        {"language": "en", "q": 0.6, "characters": 900}, {"language": "sw", "q": 0.4, "characters": 100}]}
+    balance = {
+        "max_repeats": 4.0,
+        "rows": [
+            {"language": "en", "q": 0.6, "characters": 900},
+            {"language": "sw", "q": 0.4, "characters": 100},
+        ],
+    }
 
     assert copies_wanted(balance, 10**9) == {"en": pytest.approx(0.6 * 1000 / 900), "sw": 4.0}
     assert copies_wanted(balance, 500)["sw"] == pytest.approx(0.4 * 500 / 100)
@@ -141,15 +185,25 @@ def test_usage_counts_repeats_for_the_unigram_and_text_once_for_the_report(
     usage = measure(vocabulary, [("en", line, 3)])
 
     assert usage.by_id.sum() == 3 * len(vocabulary.encode(line))
-    assert usage.languages["en"] == {"tokens": len(vocabulary.encode(line)), "characters": len(line),
-                                     "words": 12, "unknown": 0}
+    assert usage.languages["en"] == {
+        "tokens": len(vocabulary.encode(line)),
+        "characters": len(line),
+        "words": 12,
+        "unknown": 0,
+    }
 
 
 def test_storage_width_follows_the_vocabulary() -> None:
-    assert (id_dtype(65_536), id_dtype(65_537), id_dtype(250_002)) == (np.uint16, np.uint32, np.uint32)
+    assert (id_dtype(65_536), id_dtype(65_537), id_dtype(250_002)) == (
+        np.uint16,
+        np.uint32,
+        np.uint32,
+    )
 
 
-def test_xlm_r_s_own_vocabulary_gives_xlm_r_s_own_ids(shared_data: Path, vocabulary: Vocabulary) -> None:
+def test_xlm_r_s_own_vocabulary_gives_xlm_r_s_own_ids(
+    shared_data: Path, vocabulary: Vocabulary
+) -> None:
     """Known answer: `Hello world!` is 0 35378 8999 38 2 (XLM-R's README)."""
     import lzma
 
@@ -160,7 +214,9 @@ def test_xlm_r_s_own_vocabulary_gives_xlm_r_s_own_ids(shared_data: Path, vocabul
     pieces = [type(own[0]).FromString(piece.SerializeToString()) for piece in own]
     del proto.pieces[:]
     proto.pieces.extend(pieces)
-    with lzma.open(shared_data / "models" / "xlmr_unigram_vocab.tsv.xz", "rt", encoding="utf-8") as file:
+    with lzma.open(
+        shared_data / "models" / "xlmr_unigram_vocab.tsv.xz", "rt", encoding="utf-8"
+    ) as file:
         for line in list(file)[4:250_001]:
             _, piece, score = line.rstrip("\n").split("\t")
             proto.pieces.add(piece=piece, score=float(score), type=1)

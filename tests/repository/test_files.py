@@ -15,11 +15,17 @@ LONGEST_FILE = 300
 def tracked(pattern: str) -> list[Path]:
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
-        cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     return [ROOT / line for line in listing.splitlines() if (ROOT / line).exists()]
 
 
-SOURCES = [p for p in tracked("*.py") if p.relative_to(ROOT).parts[0] in ("pipelines", "model", "flows")]
+SOURCES = [
+    p for p in tracked("*.py") if p.relative_to(ROOT).parts[0] in ("pipelines", "model", "flows")
+]
 DOCUMENTS = tracked("*.md")
 
 
@@ -47,7 +53,9 @@ def test_every_command_a_document_shows_exists(path: Path) -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
     from flows.cli import app
 
-    commands = {c.name or (c.callback.__name__ if c.callback else "") for c in app.registered_commands}
+    commands = {
+        c.name or (c.callback.__name__ if c.callback else "") for c in app.registered_commands
+    }
     commands = {name.replace("_", "-") for name in commands}
     for command in re.findall(r"babelmill ([a-z][a-z-]+)", text):
         if re.search(rf"^\s*(?:\$ )?babelmill {command}\b", text, re.MULTILINE):

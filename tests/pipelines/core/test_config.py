@@ -12,7 +12,9 @@ from pipelines.core.config import ConfigError, parse_setting, set_path
 
 @pytest.mark.parametrize("word", ["False", "false", "0", "no"])
 def test_a_boolean_that_says_no_is_off(word: str) -> None:
-    assert resolve("demo", None, [f"extraction.main_content={word}"]).extraction.main_content is False
+    assert (
+        resolve("demo", None, [f"extraction.main_content={word}"]).extraction.main_content is False
+    )
 
 
 def test_a_boolean_that_says_true_is_on() -> None:
@@ -48,7 +50,7 @@ def test_a_single_setting_wins_over_the_file_and_the_file_over_the_preset(tmp_pa
         ("sources.9.snapshot=x", "'9' is not an entry"),
         ("run.name.first=x", "lies below a plain value"),
         ("masking.random_probability=0.5", "above 1"),
-        ("pretraining.warmup_steps=400", "must be below steps"),
+        ("pretraining.warmup_steps=100000", "must be below steps"),
         ("cluster.num_workers=3", "not a multiple of"),
         ("encoder.heads=5", "not a multiple of heads"),
         ("nonsense", "write section.setting=value"),

@@ -58,7 +58,10 @@ def test_a_mask_depends_on_seed_pass_and_sequence_alone() -> None:
         return choose_and_replace(tokens, RULE, SAMPLER, seed, pass_index, name)[0].tolist()
 
     assert mask(1, 0, "a") == mask(1, 0, "a")
-    assert len({tuple(mask(*key)) for key in [(1, 0, "a"), (2, 0, "a"), (1, 1, "a"), (1, 0, "b")]}) == 4
+    assert (
+        len({tuple(mask(*key)) for key in [(1, 0, "a"), (2, 0, "a"), (1, 1, "a"), (1, 0, "b")]})
+        == 4
+    )
 
 
 def test_replacements_are_80_10_10_and_follow_the_unigram_distribution() -> None:

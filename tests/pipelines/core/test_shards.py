@@ -31,7 +31,9 @@ def units(count: int = 4) -> list[Unit]:
 
 
 def step(tmp_path: Path, factor: int = 1) -> Step:
-    return Step("numbers", 1, "out", {"factor": factor, "broken": str(tmp_path / "broken")}, write_ten)
+    return Step(
+        "numbers", 1, "out", {"factor": factor, "broken": str(tmp_path / "broken")}, write_ten
+    )
 
 
 def written(store: Store) -> dict[str, bytes]:

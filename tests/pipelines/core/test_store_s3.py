@@ -19,7 +19,10 @@ from tests.object_store import s3_server
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with s3_server(tmp_path_factory.mktemp("s3") / "server") as environment, pytest.MonkeyPatch.context() as patch:
+    with (
+        s3_server(tmp_path_factory.mktemp("s3") / "server") as environment,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         for name, value in environment.items():
             patch.setenv(name, value)
         fsspec.filesystem("s3").clear_instance_cache()
@@ -55,10 +58,22 @@ def test_data_without_a_manifest_is_not_believed_and_done_again(bucket: Store) -
         run_step(broken, units, bucket, "r", inline=True, quiet=True)
     assert len(bucket.keys("numbers/_manifests")) == 1
 
-    record = run_step(Step("s3", 1, "numbers", {"fails": "nobody"}, numbers), units, bucket, "r",
-                      inline=True, quiet=True)
-    again = run_step(Step("s3", 1, "numbers", {"fails": "nobody"}, numbers), units, bucket, "r",
-                     inline=True, quiet=True)
+    record = run_step(
+        Step("s3", 1, "numbers", {"fails": "nobody"}, numbers),
+        units,
+        bucket,
+        "r",
+        inline=True,
+        quiet=True,
+    )
+    again = run_step(
+        Step("s3", 1, "numbers", {"fails": "nobody"}, numbers),
+        units,
+        bucket,
+        "r",
+        inline=True,
+        quiet=True,
+    )
 
     assert (record.reused, again.reused) == (0, 2)
     assert [bucket.read_table(output.path).num_rows for output in record.outputs] == [10, 10]

@@ -131,8 +131,14 @@ def test_bodies_are_decoded_and_other_answers_counted(tmp_path: Path) -> None:
     assert counters["records.response"] == 9
 
 
-@pytest.mark.parametrize("name", ["whirlwind.warc.gz", "jwarc-cc.warc.gz",
-                                  "CC-MAIN-20200808165417-20200808195417-00395.head50.warc.gz"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "whirlwind.warc.gz",
+        "jwarc-cc.warc.gz",
+        "CC-MAIN-20200808165417-20200808195417-00395.head50.warc.gz",
+    ],
+)
 def test_real_crawl_files_give_every_record_that_fastwarc_finds(
     shared_data: Path, name: str
 ) -> None:
@@ -141,8 +147,7 @@ def test_real_crawl_files_give_every_record_that_fastwarc_finds(
     notes: list[str] = []
     pages = list(read_warc_pages(path, name, counters, notes, 10**7))
     types = Counter(
-        str(record.record_type)
-        for record in ArchiveIterator(path.open("rb"), parse_http=False)
+        str(record.record_type) for record in ArchiveIterator(path.open("rb"), parse_http=False)
     )
     if not notes:
         assert counters["records"] == sum(types.values())

@@ -1,0 +1,148 @@
+"""The export stage: one unit, no Ray; and the same export for fine-tuned heads."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_tensors
+
+from model.encoder import Encoder
+from model.export import (
+    export_classifier,
+    export_masked_model,
+    verify_model,
+    verify_tokenizer,
+)
+from model.finetune import FinetuningJob
+from model.heads import MaskedLanguageModel, SequenceClassifier
+from model.model_card import model_card
+from model.plan import RunInputs, pretraining_job
+from model.training_data import PretrainingJob
+from pipelines.core.manifest import Output, read_json
+from pipelines.core.records import PARAGRAPH_BREAK
+from pipelines.core.shards import Attempt, Step, Unit
+from pipelines.core.store import Store
+from pipelines.core.vocabulary import Vocabulary
+
+SAMPLE_ROWS = 16
+"""Packed rows whose logits are compared."""
+TEXTS_PER_LANGUAGE = 5
+"""Paragraphs of each language whose ids are compared."""
+
+
+def export_step(inputs: RunInputs) -> Step:
+    """The export stage of a run."""
+    files, job = inputs.vocabulary_files, pretraining_job(inputs)
+    pretrained = inputs.stage("pretrain")
+    [model], [metrics] = (pretrained.outputs_of(part=part) for part in ("model", "metrics"))
+    rows = [keys[0] for keys in (job.held_out or job.train).values()]
+    read = {
+        "run": inputs.run,
+        "job": job.model_dump(mode="json"),
+        "files": {
+            "model": model.path,
+            "metrics": metrics.path,
+            "balance": inputs.balance.path,
+            "spm.model": files["spm.model"].path,
+            "tokenizer.json": files["tokenizer.json"].path,
+        },
+        "rows": rows,
+        "texts": [output.path for output in first_of_each_language(inputs)],
+    }
+    return Step("export", 1, f"runs/{inputs.run}/export", read, export_unit, "folder")
+
+
+def first_of_each_language(inputs: RunInputs) -> list[Output]:
+    """One file of deduplicated documents of each language."""
+    first: dict[str, Output] = {}
+    for output in inputs.stage("deduplicate").outputs_of(part="unique"):
+        first.setdefault(output.labels["language"], output)
+    return [output for _, output in sorted(first.items())]
+
+
+def export_units(inputs: RunInputs) -> list[Unit]:
+    """A single unit."""
+    parts = inputs.stage("pretrain").outputs + inputs.stage("vocabulary").outputs
+    parts = [*parts, inputs.balance, *first_of_each_language(inputs)]
+    return [Unit("export", tuple(output.ref for output in parts))]
+
+
+def export_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
+    """Export the pretrained model and prove that transformers loads the same model."""
+    store, files = attempt.store, config["files"]
+    job = PretrainingJob.model_validate(config["job"])
+    vocabulary = Vocabulary(store.read_bytes(files["spm.model"]))
+    model = MaskedLanguageModel(Encoder(job.encoder, job.rows, job.length))
+    model.load_state_dict(load_tensors(store.read_bytes(files["model"])))
+    card = model_card(
+        config["run"],
+        config["job"],
+        read_json(store, files["balance"]),
+        read_json(store, files["metrics"]),
+        sum(parameter.numel() for parameter in model.parameters()),
+    )
+    rows = sample_rows(store, config["rows"])
+    texts = sample_texts(store, config["texts"])
+    with tempfile.TemporaryDirectory(prefix="babelmill-") as name:
+        folder = Path(name)
+        tokenizer = store.read_bytes(files["tokenizer.json"])
+        export_masked_model(folder, model, vocabulary, tokenizer, card)
+        largest = verify_model(folder, model, rows)
+        verify_tokenizer(folder, vocabulary, texts)
+        publish_folder(attempt, folder, attempt.unit_id, part="export")
+    attempt.counters["rows_compared"] += len(rows)
+    attempt.counters["texts_compared"] += len(texts)
+    attempt.notes.append(f"largest logit difference to transformers: {largest:.1e}")
+
+
+def sample_rows(store: Store, keys: Sequence[str]) -> list[list[int]]:
+    """Ids of a few packed sequences, from as many languages as there is room for."""
+    by_file = []
+    for key in keys[:SAMPLE_ROWS]:
+        by_file.append(store.read_table(key, columns=["tokens"])["tokens"][:2].to_pylist())
+    return list(itertools.chain.from_iterable(by_file))[:SAMPLE_ROWS]
+
+
+def sample_texts(store: Store, keys: Sequence[str]) -> list[str]:
+    """A few paragraphs of each file."""
+    texts: list[str] = []
+    for key in keys:
+        column = store.read_table(key, columns=["text"])["text"][:TEXTS_PER_LANGUAGE].to_pylist()
+        paragraphs = (part for text in column for part in text.split(PARAGRAPH_BREAK))
+        texts += itertools.islice((p for p in paragraphs if p.strip()), TEXTS_PER_LANGUAGE)
+    return texts
+
+
+def publish_classifier(
+    attempt: Attempt,
+    job: FinetuningJob,
+    tensors: Mapping[str, torch.Tensor],
+    vocabulary: Vocabulary,
+    tokenizer_json: bytes,
+    rows: Sequence[Sequence[int]],
+) -> None:
+    """Export a fine-tuned classifier, prove it on `rows`, and write its folder."""
+    encoder = Encoder(job.encoder, job.rows, job.length)
+    model = SequenceClassifier(encoder, len(job.labels))
+    model.load_state_dict(dict(tensors))
+    task = job.task.name
+    with tempfile.TemporaryDirectory(prefix="babelmill-") as name:
+        folder = Path(name)
+        export_classifier(folder, model, job.labels, vocabulary, tokenizer_json)
+        saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))["id2label"]
+        assert [saved[str(i)] for i in range(len(job.labels))] == job.labels
+        largest = verify_model(folder, model, rows)
+        publish_folder(attempt, folder, f"{task}/{attempt.unit_id}", part="model", task=task)
+    attempt.notes.append(f"{task}: largest logit difference to transformers: {largest:.1e}")
+
+
+def publish_folder(attempt: Attempt, folder: Path, name: str, **labels: str) -> None:
+    """Write every file of a folder as an output with its own `file` label."""
+    for path in sorted(folder.iterdir()):
+        attempt.write_file(f"{name}/{path.name}", path, **labels, file=path.name)

@@ -1,0 +1,186 @@
+"""What the model stages read from a run: its configuration and the records of earlier stages.
+
+Everything that can be wrong is found here, before any worker starts.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from model.config import ModelConfig
+from model.tasks import TASKS
+from model.training_data import MaskingSettings, PretrainingJob
+from pipelines.core.config import ConfigError, validate
+from pipelines.core.manifest import Output, StageRecord, read_json, read_stage
+from pipelines.core.shards import Unit
+from pipelines.core.store import Store
+from pipelines.core.vocabulary import Vocabulary
+
+RESULT_NEUTRAL = ("checkpoint_every_steps", "keep_checkpoints")
+"""Settings of [pretraining] that cannot change the result, and so do not bind it."""
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """A run as the model path sees it."""
+
+    store: Store
+    run: str
+
+    @cached_property
+    def tree(self) -> dict[str, Any]:
+        """The run's resolved configuration as a plain tree.
+
+        Raises:
+            ConfigError: the store has no such run.
+        """
+        key = f"runs/{self.run}/config.toml"
+        if not self.store.exists(key):
+            raise ConfigError(f"no run {self.run!r} in {self.store.url}: {key} is not there")
+        return tomllib.loads(self.store.read_bytes(key).decode("utf-8"))
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        """The sections of the model path."""
+        own = {name: part for name, part in self.tree.items() if name in ModelConfig.model_fields}
+        return validate(ModelConfig, own, origin=f"runs/{self.run}/config.toml")
+
+    def setting(self, section: str, name: str) -> Any:
+        """A setting of the data path.
+
+        Raises:
+            ConfigError: the resolved configuration lacks it.
+        """
+        try:
+            return self.tree[section][name]
+        except KeyError:
+            raise ConfigError(f"runs/{self.run}/config.toml: {section}.{name} is missing") from None
+
+    def stage(self, name: str) -> StageRecord:
+        """The record of an earlier stage."""
+        return read_stage(self.store, self.run, name)
+
+    @cached_property
+    def vocabulary_files(self) -> dict[str, Output]:
+        """The vocabulary stage's files by part."""
+        return {output.labels["part"]: output for output in self.stage("vocabulary").outputs}
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The trained vocabulary."""
+        return Vocabulary(self.store.read_bytes(self.vocabulary_files["spm.model"].path))
+
+    @cached_property
+    def balance(self) -> Output:
+        """The table of the balance stage."""
+        [output] = self.stage("balance").outputs_of(part="balance")
+        return output
+
+
+def by_language(outputs: Sequence[Output]) -> dict[str, list[str]]:
+    """Keys of files by language, both in a fixed order."""
+    files: dict[str, list[str]] = {}
+    for output in outputs:
+        files.setdefault(output.labels["language"], []).append(output.path)
+    return {language: sorted(keys) for language, keys in sorted(files.items())}
+
+
+def pretraining_job(inputs: RunInputs) -> PretrainingJob:
+    """Put together what pretraining reads.
+
+    Raises:
+        ConfigError: there is nothing to train on, or a setting does not allow it.
+    """
+    config, pack = inputs.config, inputs.stage("pack")
+    batch, workers = config.pretraining.sequences_per_step, config.cluster.num_workers
+    if batch % workers:
+        raise ConfigError(
+            f"pretraining.sequences_per_step = {batch} is not a multiple of "
+            f"cluster.num_workers = {workers}"
+        )
+    train = by_language(pack.outputs_of(part="train"))
+    shares = {
+        row["language"]: row["q"] for row in read_json(inputs.store, inputs.balance.path)["rows"]
+    }
+    if not train:
+        raise ConfigError("the packing stage wrote no training sequence; look at its counters")
+    return PretrainingJob(
+        seed=inputs.setting("run", "seed"),
+        length=inputs.setting("packing", "length"),
+        rows=inputs.vocabulary.rows,
+        encoder=config.encoder,
+        pretraining=config.pretraining,
+        evaluation=config.evaluation,
+        masking=MaskingSettings(
+            **{name: inputs.setting("masking", name) for name in MaskingSettings.model_fields}
+        ),
+        shares={language: shares[language] for language in train},
+        train=train,
+        held_out=by_language(pack.outputs_of(part="held-out")),
+        unigram=inputs.vocabulary_files["unigram"].path,
+    )
+
+
+def pretraining_binding(inputs: RunInputs, job: PretrainingJob) -> tuple[dict[str, Any], Unit]:
+    """The configuration that binds the result, and the unit with what does not bind it.
+
+    The number of workers binds it: it changes the order of floating-point sums.
+    """
+    config = job.model_dump(mode="json")
+    free = {name: config["pretraining"].pop(name) for name in RESULT_NEUTRAL}
+    cluster = inputs.config.cluster
+    config["cluster"] = {
+        "num_workers": cluster.num_workers,
+        "cpus_per_worker": cluster.cpus_per_worker,
+        "use_gpu": cluster.use_gpu,
+    }
+    refs = [output.ref for output in inputs.stage("pack").outputs]
+    refs += [inputs.vocabulary_files["unigram"].ref, inputs.balance.ref]
+    arguments = {
+        "pretraining": free,
+        "cluster": cluster.model_dump(mode="json"),
+        "run": inputs.run,
+    }
+    return config, Unit("pretrain", tuple(refs), arguments)
+
+
+def finetuning_units(inputs: RunInputs) -> tuple[dict[str, Any], list[Unit]]:
+    """The configuration that binds the fine-tuned heads, and one unit a task.
+
+    Raises:
+        ConfigError: there is no task, or a task's settings cannot work.
+    """
+    config, length = inputs.config, inputs.setting("packing", "length")
+    tasks = {task.name: task for task in config.finetuning}
+    if not tasks:
+        raise ConfigError("finetuning is empty: name a task, or leave the stage out")
+    if len(tasks) < len(config.finetuning):
+        raise ConfigError("finetuning: two tasks have the same name")
+    for task in tasks.values():
+        TASKS[task.kind].check(task, length)
+    [model] = inputs.stage("pretrain").outputs_of(part="model")
+    unique = inputs.stage("deduplicate").outputs_of(part="unique")
+    files = inputs.vocabulary_files
+    cluster = config.cluster
+    read = {
+        "seed": inputs.setting("run", "seed"),
+        "length": length,
+        "rows": inputs.vocabulary.rows,
+        "encoder": config.encoder.model_dump(mode="json"),
+        "tasks": {name: task.model_dump(mode="json") for name, task in tasks.items()},
+        "num_workers": cluster.num_workers,
+        "use_gpu": cluster.use_gpu,
+        "files": {
+            "model": model.path,
+            "spm.model": files["spm.model"].path,
+            "tokenizer.json": files["tokenizer.json"].path,
+        },
+    }
+    parts = [model, files["spm.model"], files["tokenizer.json"], *unique]
+    refs = tuple(output.ref for output in parts)
+    arguments = {"cluster": cluster.model_dump(mode="json"), "run": inputs.run}
+    return read, [Unit(name, refs, arguments) for name in tasks]
