@@ -28,7 +28,7 @@ from pipelines.core.manifest import Output, read_json
 from pipelines.core.records import PARAGRAPH_BREAK
 from pipelines.core.shards import Attempt, Step, Unit
 from pipelines.core.store import Store
-from pipelines.core.vocabulary import Vocabulary
+from pipelines.core.vocabulary import MASK_TOKEN, SPECIAL_TOKENS, Vocabulary
 
 SAMPLE_ROWS = 16
 """Packed rows whose logits are compared."""
@@ -94,10 +94,11 @@ def export_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None
         tokenizer = store.read_bytes(files["tokenizer.json"])
         export_masked_model(folder, model, vocabulary, tokenizer, card)
         largest = verify_model(folder, model, rows)
-        verify_tokenizer(folder, vocabulary, texts)
+        ties = verify_tokenizer(folder, vocabulary, texts)
         publish_folder(attempt, folder, attempt.unit_id, part="export")
     attempt.counters["rows_compared"] += len(rows)
     attempt.counters["texts_compared"] += len(texts)
+    attempt.counters["texts_with_equally_probable_ids"] += ties
     attempt.notes.append(f"largest logit difference to transformers: {largest:.1e}")
 
 
@@ -110,12 +111,17 @@ def sample_rows(store: Store, keys: Sequence[str]) -> list[list[int]]:
 
 
 def sample_texts(store: Store, keys: Sequence[str]) -> list[str]:
-    """A few paragraphs of each file."""
+    """A few paragraphs of each file, without those in which a special token is written out.
+
+    The exported tokenizer reads a literal `</s>` as the token, as XLM-R's own does.
+    """
+    special = (*SPECIAL_TOKENS, MASK_TOKEN)
     texts: list[str] = []
     for key in keys:
         column = store.read_table(key, columns=["text"])["text"][:TEXTS_PER_LANGUAGE].to_pylist()
         paragraphs = (part for text in column for part in text.split(PARAGRAPH_BREAK))
-        texts += itertools.islice((p for p in paragraphs if p.strip()), TEXTS_PER_LANGUAGE)
+        usable = (p for p in paragraphs if p.strip() and not any(name in p for name in special))
+        texts += itertools.islice(usable, TEXTS_PER_LANGUAGE)
     return texts
 
 

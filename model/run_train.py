@@ -254,7 +254,8 @@ def run_train(stage: str, store: Store, run: str) -> StageRecord:
     inputs = RunInputs(store, run)
     if stage == "pretrain":
         read, unit = pretraining_binding(inputs, pretraining_job(inputs))
-        step, units = Step("pretrain", 1, f"runs/{run}/pretrained", read, pretrain_unit, "model"), [unit]
+        step = Step("pretrain", 1, f"runs/{run}/pretrained", read, pretrain_unit, "model")
+        units = [unit]
     elif stage == "export":
         step, units = export_step(inputs), export_units(inputs)
     else:

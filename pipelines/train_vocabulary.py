@@ -231,7 +231,8 @@ def vocabulary_step(config: DataConfig, balance: Output, unique: Sequence[Output
         "balance": balance.path,
         "files": files,
     }
-    return Step("vocabulary", 1, f"runs/{config.run.name}/vocabulary", read, vocabulary_unit, "model")
+    folder = f"runs/{config.run.name}/vocabulary"
+    return Step("vocabulary", 1, folder, read, vocabulary_unit, "model")
 
 
 def vocabulary_units(balance: Output, unique: Sequence[Output]) -> list[Unit]:

@@ -48,8 +48,7 @@ class Progress:
         left = (self.total - self.done) / rate if rate else 0.0
         tail = f" | {extra}" if extra else ""
         self.say(
-            f"{self.done}/{self.total} {self.unit} | {rate:.1f}/s | "
-            f"{duration(left)} left{tail}"
+            f"{self.done}/{self.total} {self.unit} | {rate:.1f}/s | {duration(left)} left{tail}"
         )
 
     def failed(self, text: str) -> None:

@@ -190,9 +190,7 @@ def run_step(
         else:
             done[unit.key] = (key, manifest)
     reused, failures = len(done), []
-    progress = Progress(
-        step.name, total=len(units), reused=reused, unit=step.noun, quiet=quiet
-    )
+    progress = Progress(step.name, total=len(units), reused=reused, unit=step.noun, quiet=quiet)
     launch = _inline if inline else _on_ray
     for unit, result in launch(step, waiting, store.url, max_in_flight):
         if isinstance(result, Failure):

@@ -1,0 +1,158 @@
+"""What is exported is the model that was trained, whole, and nothing is stored twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from model.config import EncoderSection
+from model.encoder import Encoder
+from model.export import (
+    MASKED_HEAD_NAMES,
+    ExportMismatch,
+    equally_probable,
+    export_classifier,
+    export_masked_model,
+    fill_mask,
+    renamed,
+    verify_model,
+    verify_tokenizer,
+)
+from model.heads import MaskedLanguageModel, SequenceClassifier
+from model.plan import RunInputs
+from pipelines.core.store import Store
+from pipelines.core.tokenizer_file import tokenizer_json
+from pipelines.core.vocabulary import Vocabulary
+from tests.model.tiny import build, tiny_config
+
+ROWS = [[0, 5, 6, 7, 2], [0, 9, 2], [0, 20, 21, 22, 23, 24, 2], [0, 50, 2, 51, 2], [0, 4, 2]]
+SECTION = EncoderSection(layers=2, hidden_size=64, heads=4, feed_forward_size=128)
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    store = Store(str(tmp_path_factory.mktemp("export")))
+    build(store, tiny_config())
+    return RunInputs(store, "tiny").vocabulary
+
+
+def trained_model(rows: int) -> MaskedLanguageModel:
+    """A model three steps away from its start, so that biases and norms are not at 0 and 1."""
+    torch.manual_seed(3)
+    model = MaskedLanguageModel(Encoder(SECTION, rows, 24))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        tokens, masked = torch.tensor([[0, 5, 6, 7, 2]]), torch.tensor([1, 3])
+        model(tokens, masked, torch.tensor([9, 8])).backward()
+        optimizer.step()
+    return model
+
+
+@pytest.fixture(scope="module")
+def exported(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("folder")
+    model = trained_model(vocabulary.rows)
+    tokenizer = tokenizer_json(vocabulary).encode("utf-8")
+    export_masked_model(folder, model, vocabulary, tokenizer, "card")
+    assert verify_model(folder, model, ROWS) <= 1e-5
+    return folder
+
+
+def test_a_new_process_finds_the_same_logits_and_nothing_missing(
+    exported: Path, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    program = (
+        "import json, sys, torch\n"
+        "from transformers import AutoModelForMaskedLM\n"
+        "load = AutoModelForMaskedLM.from_pretrained\n"
+        "model, info = load(sys.argv[1], output_loading_info=True)\n"
+        "rows = json.loads(sys.argv[2])\n"
+        "with torch.no_grad():\n"
+        "    outputs = [model.eval()(input_ids=torch.tensor([row])) for row in rows]\n"
+        "logits = [output.logits[0].tolist() for output in outputs]\n"
+        "print(json.dumps([{k: sorted(map(str, v)) for k, v in info.items()}, logits]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(exported), json.dumps(ROWS)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    info, logits = json.loads(done.stdout.splitlines()[-1])
+
+    assert not any(info.values()), info
+    own = trained_model(vocabulary.rows).eval()
+    for row, theirs in zip(ROWS, logits, strict=True):
+        with torch.no_grad():
+            ours = own.logits(torch.tensor([row]))[0]
+        assert torch.allclose(ours, torch.tensor(theirs), atol=1e-5)
+
+
+def test_the_vocabulary_matrix_is_stored_once(exported: Path, vocabulary: Vocabulary) -> None:
+    parameters = sum(p.numel() for p in trained_model(vocabulary.rows).parameters())
+    tensors = load_file(exported / "model.safetensors")
+
+    assert sum(tensor.numel() for tensor in tensors.values()) == parameters
+    assert (exported / "model.safetensors").stat().st_size < 1.2 * 4 * parameters
+
+
+def test_a_broken_tie_is_refused_and_a_whole_one_is_not(vocabulary: Vocabulary) -> None:
+    state = trained_model(vocabulary.rows).state_dict()
+    words = state["encoder.words.weight"]
+
+    assert renamed({**state, "decoder.weight": words.clone()}, MASKED_HEAD_NAMES).keys() == (
+        renamed(state, MASKED_HEAD_NAMES).keys()
+    )
+    with pytest.raises(ExportMismatch, match=r"decoder\.weight differs"):
+        renamed({**state, "decoder.weight": words + 1e-3}, MASKED_HEAD_NAMES)
+
+
+def test_a_changed_weight_is_found(exported: Path, vocabulary: Vocabulary) -> None:
+    model = trained_model(vocabulary.rows)
+    with torch.no_grad():
+        model.bias[7] += 0.01
+
+    with pytest.raises(ExportMismatch, match="logits differ by 1.0"):
+        verify_model(exported, model, ROWS)
+
+
+def test_the_tokenizer_gives_the_vocabulary_s_ids(exported: Path, vocabulary: Vocabulary) -> None:
+    verify_tokenizer(exported, vocabulary, ["thing er", "kaanen", "wa ki", "", "  x  "])
+
+
+def test_only_equal_probability_excuses_other_ids(vocabulary: Vocabulary) -> None:
+    ids = [0, *vocabulary.encode("thing er").tolist(), 2]
+
+    assert equally_probable(vocabulary, ids, ids)
+    assert not equally_probable(vocabulary, ids, ids[:-2] + ids[-1:])
+
+
+def test_a_mask_takes_the_blank_before_it_and_is_filled(exported: Path) -> None:
+    answers = fill_mask(exported, "wa <mask> ki", top=3)
+
+    assert len(answers) == 3
+    assert answers[0][1] >= answers[1][1] >= answers[2][1] > 0
+    with pytest.raises(ValueError, match="write one <mask>"):
+        fill_mask(exported, "no mask")
+    with pytest.raises(ValueError, match="the model reads 24"):
+        fill_mask(exported, "wa ki li tu sha ngo ku ji " * 20 + "<mask>")
+
+
+def test_a_classifier_keeps_its_labels_names(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    model = SequenceClassifier(Encoder(SECTION, vocabulary.rows, 24), 3)
+    labels = ["10", "9", "sports"]
+    tokenizer = tokenizer_json(vocabulary).encode("utf-8")
+    export_classifier(tmp_path, model, labels, vocabulary, tokenizer)
+
+    assert verify_model(tmp_path, model, ROWS) <= 1e-5
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert saved["id2label"] == {"0": "10", "1": "9", "2": "sports"}
+    assert saved["label2id"] == {"10": 0, "9": 1, "sports": 2}

@@ -1,0 +1,31 @@
+"""Run a function in several gloo workers, without Ray."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.multiprocessing as mp
+
+from model.distributed import Worker
+
+
+def _enter(rank: int, world_size: int, meeting: str, work: Callable[..., None], args: Any) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size
+    )
+    try:
+        work(Worker(rank, world_size), *args)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def run_in_workers(world_size: int, work: Callable[..., None], *args: Any) -> None:
+    """Call `work(worker, *args)` in each of `world_size` processes; an error in one is raised."""
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = str(Path(folder) / "meeting")
+        mp.spawn(_enter, (world_size, meeting, work, args), nprocs=world_size)
