@@ -23,7 +23,7 @@ import fsspec
 from pipelines.core.hashing import stable_fraction
 from pipelines.core.store import local_file
 
-USER_AGENT = "babelmill (https://pypi.org/project/babelmill)"
+USER_AGENT = "babelmill/0.1 (reads crawls and dumps for multilingual corpora)"
 MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh"}
 PERMANENT = frozenset({400, 401, 404, 405, 410})
 REFUSED_TRIES = 2

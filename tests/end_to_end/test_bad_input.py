@@ -1,0 +1,62 @@
+"""What cannot work ends before work starts: one message, the setting, its value, what is right."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BABELMILL = [sys.executable, "-c", "from flows.cli import main; main()"]
+WIKIS = 'sources=[{kind="wikipedia", wikis=["sw"], date="20261101", server="sample-mirror"}]'
+
+
+def babelmill(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    store = ("--set", f"store.url={tmp_path / 'store'}")
+    extra = () if any("store.url" in argument for argument in arguments) else store
+    command = [*BABELMILL, *arguments, *extra]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--preset", "demmo"], r"preset = 'demmo': no such preset; known: demo, wiki"),
+        (["--file", "no-such.toml"], r"no-such\.toml: no such configuration file"),
+        (["--set", "pretraning.steps=9"], r"pretraning: no such setting; did you mean 'pretrain"),
+        (["--set", "balance.alfa=1"], r"balance\.alfa: no such setting; did you mean 'alpha'"),
+        (["--set", "cluster.use_gpu=Flase"], r"cluster\.use_gpu = 'Flase'"),
+        (["--set", "store.url=/proc/none"], r"store\.url = '/proc/none': cannot write"),
+        (["--set", "store.url=s4://bucket"], r"store\.url = 's4://bucket': cannot write"),
+        (["--set", "vocabulary.size=250_000"], r"vocabulary\.size = 250000: .* at most \d+"),
+        (["--set", "sources.2.wikis=['qq']"], r"sources\.2 .*qqwiki"),
+        (["--set", "sources.0.snapshot=CC-MAIN-1999-01"], r"sources\.0 .*CC-MAIN-1999-01"),
+        (["--set", "sources=[]"], r"sources = \[\]"),
+        (["--set", "run.languages=['xx']"], r"run\.languages: 'xx' is not a language"),
+        (["--set", WIKIS, "--set", "run.languages=['de']"], r"run\.languages = \['de'\]: none"),
+    ],
+)
+def test_it_is_refused_in_words_before_anything_starts(
+    tmp_path: Path, command: str, arguments: list[str], message: str
+) -> None:
+    done = babelmill(tmp_path, command, *arguments)
+
+    assert done.returncode == 2, done
+    assert re.search(message, done.stderr, re.DOTALL), done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    written = [p for p in (tmp_path / "store").rglob("*") if p.is_file()]
+    assert not written
+
+
+def test_what_works_is_listed_and_its_settings_are_saved(tmp_path: Path) -> None:
+    done = babelmill(tmp_path, "check", "--set", "run.name=mine")
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"commoncrawl +.* 11 ", done.stdout)
+    saved = (tmp_path / "store" / "runs" / "mine" / "config.toml").read_text()
+    assert 'name = "mine"' in saved
