@@ -6,7 +6,6 @@ pretrain.py and finetune.py run in each of them. Restarts go by our own checkpoi
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -31,8 +30,9 @@ from model.pretrain import NonFiniteError, pretrain
 from model.tasks import TASKS
 from model.training_data import PretrainingJob
 from pipelines.core.config import ConfigError, merge
+from pipelines.core.driver import drive
 from pipelines.core.manifest import StageRecord, read_stage
-from pipelines.core.shards import Attempt, StageFailed, Step, Unit, run_step
+from pipelines.core.shards import Attempt, Step, Unit, run_step
 from pipelines.core.store import Store, local_file, write_parquet
 from pipelines.core.vocabulary import Vocabulary
 
@@ -266,20 +266,11 @@ def run_train(stage: str, store: Store, run: str) -> StageRecord:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m model.run_train", description=__doc__)
-    parser.add_argument("stage", choices=["pretrain", "export", "finetune"])
-    parser.add_argument("--store", required=True, help="URL of the store")
-    parser.add_argument("--run", required=True, help="name of the run")
-    given = parser.parse_args(arguments)
     for name, value in QUIET_RAY.items():
         os.environ.setdefault(name, value)
     sys.stdout = PlainOutput(sys.stdout)
-    try:
-        run_train(given.stage, Store(given.store), given.run)
-    except (ConfigError, StageFailed, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        return 1
-    return 0
+    stages = ["pretrain", "export", "finetune"]
+    return drive("model.run_train", __doc__, run_train, stages, arguments)
 
 
 if __name__ == "__main__":

@@ -6,15 +6,15 @@ plans units, and hands them to the shard runner.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipelines.config import DataConfig, read_data_config
 from pipelines.core.config import ConfigError
+from pipelines.core.driver import drive
 from pipelines.core.manifest import StageRecord, read_json, read_manifests, read_stage
-from pipelines.core.shards import StageFailed, Step, Unit, run_step
+from pipelines.core.shards import Step, Unit, run_step
 from pipelines.core.store import Store
 from pipelines.deduplicate.exact import deduplicate_step, deduplicate_units
 from pipelines.extract import extract_step, extract_units
@@ -111,17 +111,7 @@ def run_stage(stage: str, store: Store, run: str, *, inline: bool = False) -> St
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m pipelines.run_stage", description=__doc__)
-    parser.add_argument("stage", choices=list(PLANS))
-    parser.add_argument("--store", required=True, help="URL of the store")
-    parser.add_argument("--run", required=True, help="name of the run")
-    given = parser.parse_args(arguments)
-    try:
-        run_stage(given.stage, Store(given.store), given.run)
-    except (ConfigError, StageFailed, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        return 1
-    return 0
+    return drive("pipelines.run_stage", __doc__, run_stage, list(PLANS), arguments)
 
 
 if __name__ == "__main__":

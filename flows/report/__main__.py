@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,9 +11,9 @@ from typing import Any
 from flows.report.html import page
 from flows.report.read import RunView, read_run
 from flows.report.totals import dropped, funnel, group_losses, verdict
-from pipelines.core.config import ConfigError
+from pipelines.core.driver import drive
 from pipelines.core.manifest import StageRecord
-from pipelines.core.shards import Attempt, StageFailed, Step, Unit, run_step
+from pipelines.core.shards import Attempt, Step, Unit, run_step
 from pipelines.core.store import Store, local_file
 
 VERSION = 1
@@ -95,17 +94,14 @@ def as_json(view: RunView) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build the report of a run; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m flows.report", description=__doc__)
-    parser.add_argument("--store", required=True, help="URL of the store, or a folder")
-    parser.add_argument("--run", required=True, help="name of the run")
-    options = parser.parse_args(arguments)
-    try:
-        build_report(Store(options.store), options.run)
-    except (ConfigError, StageFailed) as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - this is the command line
-        return 1
-    return 0
+    """Build the report of a run; returns the exit status."""
+    return drive(
+        "flows.report",
+        __doc__,
+        lambda stage, store, run: build_report(store, run),
+        ["report"],
+        arguments,
+    )
 
 
 if __name__ == "__main__":

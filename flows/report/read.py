@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from flows import stages
 from flows.config import ReportSection
 from flows.report.tables import Balance, LossSum, Metrics, Row, Scores, VocabularyReport
 from pipelines.config import config_key, read_run_file
@@ -21,17 +22,7 @@ from pipelines.core.languages import group_of
 from pipelines.core.manifest import Manifest, Output, StageRecord, read_stage
 from pipelines.core.store import Store
 
-STAGES = (
-    "extract",
-    "filter",
-    "deduplicate",
-    "balance",
-    "vocabulary",
-    "pack",
-    "pretrain",
-    "export",
-    "finetune",
-)
+STAGES = tuple(stage.name for stage in stages.STAGES if stage.name != "report")
 """The stages a report tells of, in the order they run."""
 
 READERS = 16
@@ -139,7 +130,9 @@ def read_run(store: Store, run: str, stages: Iterable[str] = STAGES) -> RunView:
     """
     tree = read_run_file(store, run)
     section = validate(ReportSection, tree.get("report", {}), origin=config_key(run))
-    records = {name: _read_record(store, run, name) for name in stages}
+    # Without a task there is nothing to fine-tune, and nothing to wait for.
+    expected = (name for name in stages if name != "finetune" or tree.get("finetuning"))
+    records = {name: _read_record(store, run, name) for name in expected}
     present = {
         (output.path, output.sha256)
         for record in records.values()

@@ -51,7 +51,7 @@ def test_a_single_setting_wins_over_the_file_and_the_file_over_the_preset(tmp_pa
         ("run.name.first=x", "lies below a plain value"),
         ("masking.random_probability=0.5", "above 1"),
         ("pretraining.warmup_steps=100000", "must be below steps"),
-        ("cluster.num_workers=3", "not a multiple of"),
+        ("cluster.num_workers=5", "not a multiple of"),
         ("encoder.heads=5", "not a multiple of heads"),
         ("nonsense", "write section.setting=value"),
     ],
