@@ -41,7 +41,7 @@ def page(view: RunView) -> str:
         _packed(view),
         _loss(view),
         *(_scores(scores, view.section.max_languages_in_picture) for scores in view.scores),
-        *([] if view.record("finetune") else [_unfinished("Fine-tuning")]),
+        *([_unfinished("Fine-tuning")] if "finetune" in view.unfinished else []),
         _notes(view),
         _counters(view),
     ]

@@ -69,8 +69,8 @@ class RunView:
         return hashlib.sha256(self.config_text.encode("utf-8")).hexdigest()
 
     def record(self, stage: str) -> StageRecord | None:
-        """The record of a stage, or None when it has not finished."""
-        return next(found.record for found in self.stages if found.name == stage)
+        """The record of a stage, or None when it has not finished or is none of the run's."""
+        return next((found.record for found in self.stages if found.name == stage), None)
 
     def counter(self, stage: str, name: str) -> int | None:
         """A count of a stage, or None when it has not finished or does not count that."""
@@ -131,7 +131,8 @@ def read_run(store: Store, run: str, stages: Iterable[str] = STAGES) -> RunView:
     tree = read_run_file(store, run)
     section = validate(ReportSection, tree.get("report", {}), origin=config_key(run))
     # Without a task there is nothing to fine-tune, and nothing to wait for.
-    expected = (name for name in stages if name != "finetune" or tree.get("finetuning"))
+    no_task = tree.get("finetuning") == []
+    expected = (name for name in stages if not (no_task and name == "finetune"))
     records = {name: _read_record(store, run, name) for name in expected}
     present = {
         (output.path, output.sha256)

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from flows.config import resolve, to_toml
 from flows.report.__main__ import build_report, main
 from flows.report.html import page
 from flows.report.plots import save_png
 from flows.report.read import read_run
 from flows.report.totals import dropped, funnel, group_losses, size, verdict
+from pipelines.config import config_key
 from pipelines.core.config import ConfigError
 from pipelines.core.shards import StageFailed
 from pipelines.core.store import Store
@@ -255,3 +257,15 @@ def test_a_second_run_says_reused_with_the_work_of_the_first(store: Store) -> No
 
 def test_sizes_are_in_powers_of_a_thousand() -> None:
     assert [size(n) for n in (0, 999, 1000, 12_345_678)] == ["0 B", "999 B", "1.00 kB", "12.3 MB"]
+
+
+def test_a_run_without_a_task_waits_for_no_fine_tuning(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    config = resolve("wikipedia-small", settings={"run.name": "r", "finetuning": []})
+    store.publish_bytes(config_key("r"), to_toml(config))
+
+    view = read_run(store, "r")
+
+    assert "finetune" not in view.unfinished
+    assert "extract" in view.unfinished
+    assert "Fine-tuning" not in page(view)
