@@ -47,23 +47,29 @@ class CheckResult:
 
 
 def preflight(config: RunConfig) -> CheckResult:
-    """Check a run and write its resolved configuration to the store.
+    """Check a run. Nothing is written but the probe of the store, which goes again.
 
     The sample mirror, if the run uses it, has to be served already.
 
     Raises:
         ConfigError: the run cannot work; the setting is named with what would be right.
     """
+    from model.tasks import check_tasks
     from pipelines.identify_language import known_languages
     from pipelines.sources import list_shards  # both are heavy: only a check needs them
 
     notes = check_languages(config, known_languages())
+    check_tasks(config.finetuning, config.packing.length)
     store = Store(config.store.url)
     store.probe()
     shards = list_shards(config)
     check_vocabulary_size(config.vocabulary.size, shards)
-    store.publish_bytes(config_key(config.run.name), to_toml(config))
     return CheckResult(summarise(shards), notes)
+
+
+def save_config(config: RunConfig) -> None:
+    """Save the resolved configuration with the run; the stages' drivers read it from there."""
+    Store(config.store.url).publish_bytes(config_key(config.run.name), to_toml(config))
 
 
 def check_languages(config: RunConfig, known: Collection[str]) -> list[str]:
@@ -147,7 +153,8 @@ def check_vocabulary_size(size: int, shards: Sequence[Shard]) -> None:
         listed = sum(shard.size or 0 for shard in shards)
         raise ConfigError(
             f"vocabulary.size = {size}: the sources' {listed:,} compressed bytes hold too little "
-            f"text for so many pieces; set vocabulary.size to at most {largest}, or add sources"
+            f"text for so many pieces; set vocabulary.size below {largest} (the vocabulary stage "
+            "finds the exact limit, which is lower), or add sources"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,10 @@ Settings = Annotated[
 StoreUrl = Annotated[str | None, typer.Option(help="URL of the store; by default the preset's.")]
 
 
+STORAGE_LIBRARY = re.compile(r"(aio)?botocore\.|gcsfs\.|google\.|aiohttp\.")
+"""Modules whose errors are about addresses and credentials, not about this program."""
+
+
 def say(text: str) -> None:
     """Print one line for the person at the terminal."""
     print(text, flush=True)  # noqa: T201 - this is the terminal
@@ -53,6 +58,13 @@ def _errors() -> Iterator[None]:
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+    except Exception as error:
+        if not isinstance(error, OSError | ImportError | ValueError) and not STORAGE_LIBRARY.match(
+            type(error).__module__
+        ):
+            raise  # a bug: its traceback is what helps
+        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+        raise typer.Exit(1) from None
 
 
 @app.command()
@@ -108,9 +120,10 @@ def run(preset: Preset = DEFAULT_DEPLOYMENT, file: File = None, settings: Settin
     """Run all stages in this terminal, without a Prefect server."""
     from flows.config import resolve
     from flows.local_run import run_here
+    from flows.processes import interrupted_by_any_signal
     from flows.status import show_result
 
-    with _errors():
+    with _errors(), interrupted_by_any_signal():
         config = resolve(preset, file, settings or ())
         run_here(config, say)
         show_result(config.store.url, config.run.name)

@@ -10,7 +10,7 @@ import tomli_w
 from pydantic import model_validator
 
 from model.config import ModelConfig
-from pipelines.config import DataConfig
+from pipelines.config import SAMPLE_MIRROR, DataConfig
 from pipelines.core.config import (
     Config,
     ConfigError,
@@ -76,7 +76,8 @@ def resolve(
     for path, value in pairs:
         tree = set_path(tree, path, value)
     config = validate(RunConfig, tree, origin=f"preset {preset!r}")
-    return config.model_copy(update={"store": absolute_store(config)})
+    here = {"store": absolute_store(config), "sources": absolute_sources(config)}
+    return config.model_copy(update=here)
 
 
 def absolute_store(config: RunConfig) -> Any:
@@ -87,6 +88,18 @@ def absolute_store(config: RunConfig) -> Any:
     return config.store.model_copy(
         update={"url": str((PROJECT / Path(url).expanduser()).resolve())}
     )
+
+
+def absolute_sources(config: RunConfig) -> list[Any]:
+    """The sources, a server that is a plain path made absolute below the checkout."""
+    return [
+        source
+        if "://" in source.server or source.server == SAMPLE_MIRROR
+        else source.model_copy(
+            update={"server": str((PROJECT / Path(source.server).expanduser()).resolve())}
+        )
+        for source in config.sources
+    ]
 
 
 def to_toml(config: RunConfig) -> bytes:

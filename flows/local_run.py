@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from flows.check import preflight
+from flows import processes
+from flows.check import preflight, save_config
 from flows.config import PROJECT, RunConfig
 from flows.sample import sample_mirror
 from flows.services import Services
@@ -34,6 +35,7 @@ def run_here(config: RunConfig, say: Say, stages: Sequence[Stage] | None = None)
         say(f"[check] {result.shards} shards; store {config.store.url}")
         for note in result.notes:
             say(f"[check] {note}")
+        save_config(config)
         with ray_cluster(say) as cluster:
             for stage in stages_of(config) if stages is None else stages:
                 run_driver(stage, config, {**os.environ, **mirror, **cluster})
@@ -46,7 +48,9 @@ def run_driver(stage: Stage, config: RunConfig, environment: Mapping[str, str]) 
         StageEnded: its exit status is not 0.
     """
     command = stage.arguments(config.store.url, config.run.name)
-    child = subprocess.Popen(command, env=dict(environment), cwd=PROJECT)
+    child = subprocess.Popen(
+        command, env=dict(environment), cwd=PROJECT, preexec_fn=processes.die_with_parent
+    )
     try:
         status = child.wait()
     except BaseException:  # Ctrl-C reaches the child too: let it leave, and wait for it
@@ -73,7 +77,7 @@ def ray_cluster(say: Say, running: Services | None = None) -> Iterator[dict[str,
         yield services.driver_environment(state)
         return
     with tempfile.TemporaryDirectory(prefix="babelmill-run-") as folder:
-        own = Services(Path(folder), Path(folder), ports={})
+        own = Services(Path(folder), Path(folder), ports={}, end_with_parent=True)
         state = own.up(say, names=("ray",))
         try:
             yield own.driver_environment(state)

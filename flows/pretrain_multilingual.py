@@ -18,7 +18,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from flows import prefect_artifacts, ray_jobs
-from flows.check import CheckResult, preflight
+from flows.check import CheckResult, preflight, save_config
 from flows.config import RunConfig, resolve, to_toml
 from flows.sample import sample_mirror
 from flows.stages import DEFAULT_DEPLOYMENT, FLOW_NAME, Stage, stages_of
@@ -34,6 +34,11 @@ RAY_ABOUT_ITSELF = re.compile(
     r"\(TrainController pid=|Running entrypoint for job |\S+ \S+\s+INFO job_manager\.py"
 )
 """Lines of a job's log in which Ray talks about itself; the dashboard still has them."""
+
+
+def connect() -> Any:
+    """A client of the cluster that the environment names."""
+    return ray_jobs.connect(os.environ.get(RAY_VARIABLE, LOCAL_RAY))
 
 
 def parameters_to_config(
@@ -85,6 +90,7 @@ def job_of(
             "run": run,
             "stage": stage.name,
             "store": store,
+            "settings": settings,
         },
         pending_timeout_seconds=config.cluster.pending_timeout_seconds,
     )
@@ -109,7 +115,7 @@ def run_stage(stage: Stage, config: RunConfig, environment: Mapping[str, str]) -
     """Run one stage as one Ray job, its log on this page as it comes."""
     log = get_run_logger()
     job = job_of(stage, config, environment, str(runtime.flow_run.id))
-    client = ray_jobs.connect(os.environ.get(RAY_VARIABLE, LOCAL_RAY))
+    client = connect()
     bar = prefect_artifacts.ProgressBar(stage.name)
     log.info("[%s] %s", stage.name, stage.purpose)
 
@@ -134,7 +140,7 @@ def stop_ray_jobs(flow: Any, flow_run: Any, state: Any) -> None:
 
     Prefect calls this in a fresh process, where only the flow run itself is known.
     """
-    client = ray_jobs.connect(os.environ.get(RAY_VARIABLE, LOCAL_RAY))
+    client = connect()
     config = parameters_to_config(**flow_run.parameters)
     attached = {"run": config.run.name, "store": config.store.url}
     outcome = ray_jobs.stop_jobs_of(client, str(flow_run.id), also=attached)
@@ -176,6 +182,8 @@ def pretrain_multilingual(
     config = parameters_to_config(preset, settings, run, languages, store)
     with sample_mirror(config, get_run_logger().info) as environment:
         check(config)
+        ray_jobs.refuse_other_settings(connect(), job_of(stages_of(config)[0], config, {}, ""))
+        save_config(config)
         run_stages(stages_of(config), config, environment)
     report = Store(config.store.url).path(f"runs/{config.run.name}/report/index.html")
     create_markdown_artifact(

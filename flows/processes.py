@@ -6,12 +6,15 @@ somebody else since is never signalled. Nothing is ever looked up by a process n
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -19,6 +22,10 @@ from pydantic import BaseModel
 
 OWNER = "BABELMILL_SERVICES"
 """Environment variable that marks every process of one set of services, for `down`."""
+
+
+PR_SET_PDEATHSIG = 1
+"""Linux prctl(2)."""
 
 
 class Started(BaseModel):
@@ -30,13 +37,27 @@ class Started(BaseModel):
 
 
 def start(
-    command: Sequence[str], *, log: Path, environment: Mapping[str, str], folder: Path
+    command: Sequence[str],
+    *,
+    log: Path,
+    environment: Mapping[str, str],
+    folder: Path,
+    ends_with_parent: bool = False,
 ) -> Started:
     """Start a command in a session of its own, its output appended to `log`.
 
     A shell gives its background children an ignored SIGINT, which they would pass on; Prefect's
     and Ray's processes are stopped by that signal, so it is set back to its default first.
+
+    Args:
+        ends_with_parent: also stop it when this process is gone, however it went.
     """
+
+    def prepare() -> None:
+        _default_interrupt()
+        if ends_with_parent:
+            die_with_parent()
+
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         child = subprocess.Popen(
@@ -47,13 +68,39 @@ def start(
             env=dict(environment),
             cwd=folder,
             start_new_session=True,
-            preexec_fn=_default_interrupt,
+            preexec_fn=prepare,
         )
     return Started(pid=child.pid, created=psutil.Process(child.pid).create_time())
 
 
 def _default_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def die_with_parent() -> None:
+    """Between fork and exec: let the kernel send SIGTERM when the parent is gone (Linux only).
+
+    A driver whose terminal was killed would otherwise train on, beside the rerun of it.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@contextmanager
+def interrupted_by_any_signal() -> Iterator[None]:
+    """Leave the block on SIGTERM and SIGHUP as on Ctrl-C, so that what it started is stopped."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def find(started: Started) -> psutil.Process | None:

@@ -113,7 +113,7 @@ def attach_or_submit(client: Any, job: Job) -> str:
         for number, details in mine.items():
             if not details.status.is_terminal():
                 return f"{job.base_id}-a{number}"
-        _refuse_other(client, job)
+        refuse_other_settings(client, job)
         submission_id = f"{job.base_id}-a{max(mine, default=0) + 1}"
         if _submit(client, job, submission_id):
             return submission_id
@@ -148,17 +148,23 @@ def _attempts(client: Any, base_id: str) -> dict[int, Any]:
     return found
 
 
-def _refuse_other(client: Any, job: Job) -> None:
-    same = {key: job.metadata.get(key) for key in ("store", "run", "stage")}
-    if None in same.values():
+def refuse_other_settings(client: Any, job: Job) -> None:
+    """Refuse a run while a job of the same run with other settings is alive.
+
+    Raises:
+        JobFailed: the live job is named. It would read the new settings half-way.
+    """
+    run = {key: job.metadata.get(key) for key in ("store", "run")}
+    if None in run.values():
         return
     for details in client.list_jobs():
-        theirs = {key: (details.metadata or {}).get(key) for key in same}
-        if theirs == same and not details.status.is_terminal():
+        theirs = details.metadata or {}
+        if details.status.is_terminal() or not run.items() <= theirs.items():
+            continue
+        if theirs.get("settings") != job.metadata.get("settings"):
             raise JobFailed(
-                f"job {details.submission_id} works on stage {same['stage']!r} of run "
-                f"{same['run']!r} with other settings: wait for it, cancel it, or name this run "
-                "otherwise (run.name)"
+                f"job {details.submission_id} works on run {run['run']!r} with other settings: "
+                "wait for it, cancel it, or name this run otherwise (run.name)"
             )
 
 
@@ -244,8 +250,7 @@ def _why(submission_id: str, info: Any, last: list[str]) -> str:
     if start is not None:
         own = "\n".join(last[start:])
         return f"{own}\n(job {submission_id} {status})"
-    log = "\n".join(last)
-    return f"job {submission_id} {status}: {info.message}\nthe end of its log:\n{log}"
+    return "\n".join([f"job {submission_id} {status}: {info.message}", "the end of its log:", *last])
 
 
 def stop(client: Any, submission_id: str, *, seconds: float = STOP_WAIT_SECONDS + 20.0) -> str:
@@ -272,9 +277,7 @@ def stop(client: Any, submission_id: str, *, seconds: float = STOP_WAIT_SECONDS 
     return str(status.value)
 
 
-def stop_jobs_of(
-    client: Any, flow_run_id: str, *, also: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def stop_jobs_of(client: Any, flow_run_id: str, also: Mapping[str, str] = {}) -> dict[str, str]:
     """Stop the live jobs of a flow run, also those it attached to.
 
     Args:
@@ -286,9 +289,8 @@ def stop_jobs_of(
     outcome = {}
     for details in client.list_jobs():
         metadata = details.metadata or {}
-        mine = metadata.get("prefect_flow_run_id") == flow_run_id or (
-            bool(also) and dict(also or {}).items() <= metadata.items()
-        )
+        mine = metadata.get("prefect_flow_run_id") == flow_run_id
+        mine = mine or (bool(also) and also.items() <= metadata.items())
         if not details.submission_id or details.status.is_terminal() or not mine:
             continue
         try:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from flows import processes
 from flows.config import PROJECT, preset_names
@@ -69,6 +69,7 @@ class Services:
         folder: where state, databases and logs go.
         checkout: where prefect.toml is written, so that `prefect` typed there finds the server.
         ports: preferred ports by name (http, dashboard); a taken one is replaced by a free one.
+        end_with_parent: the services do not outlive this process, however it ends.
     """
 
     def __init__(
@@ -76,16 +77,24 @@ class Services:
         folder: Path = STATE,
         checkout: Path = PROJECT,
         ports: dict[str, int] | None = None,
+        end_with_parent: bool = False,
     ) -> None:
         self.folder, self.checkout = folder, checkout
         self.preferred = {"http": 4200, "dashboard": 8265} if ports is None else ports
         self.state_file = folder / "services.json"
+        self.end_with_parent = end_with_parent
 
     def read(self) -> State | None:
         """What was started and not stopped since, or None."""
         if not self.state_file.exists():
             return None
-        return State.model_validate_json(self.state_file.read_text(encoding="utf-8"))
+        try:
+            return State.model_validate_json(self.state_file.read_text(encoding="utf-8"))
+        except ValidationError:
+            raise ConfigError(
+                f"{self.state_file} does not read, so what it started is not known: stop the "
+                f"processes with {processes.OWNER} in their environment by hand, and delete it"
+            ) from None
 
     def alive(self, state: State, name: str) -> bool:
         """Whether a service's process still runs."""
@@ -127,7 +136,11 @@ class Services:
         preferred = self.preferred | (old.ports if old else {})
         command, ports = COMMANDS[name](preferred)
         started = processes.start(
-            command, log=log, environment=self.environment(state, ports), folder=self.checkout
+            command,
+            log=log,
+            environment=self.environment(state, ports),
+            folder=self.checkout,
+            ends_with_parent=self.end_with_parent,
         )
         state.services[name] = Service(name=name, started=started, log=str(log), ports=ports)
         self._write(state)

@@ -16,6 +16,7 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
+from model.distributed import Worker
 from pipelines.core.config import Config
 from pipelines.core.manifest import sha256_of
 from pipelines.core.store import Store, local_file
@@ -136,17 +137,31 @@ def latest_complete(store: Store, folder: str) -> tuple[Checkpoint | None, list[
     return None, passed_over
 
 
+def agreed(store: Store, folder: str, worker: Worker) -> tuple[Checkpoint | None, list[str]]:
+    """The checkpoint that all workers go on from: the first one looks, the others load the same.
+
+    Were each to look for itself, one could find a checkpoint that another did not see yet, and
+    they would wait for each other for ever.
+
+    Raises:
+        CheckpointDamaged: a worker cannot load what the first one chose.
+    """
+    found, passed_over = latest_complete(store, folder) if worker.leads else (None, [])
+    [step, *_] = worker.gather(found.step if found is not None else 0)
+    if not worker.leads and step:
+        found = load(store, step_key(folder, step))
+    return found, passed_over
+
+
 def delete_older(store: Store, folder: str, *, keep: int, newest: int) -> None:
     """Delete all but the last `keep` checkpoints up to `newest`.
 
-    Steps after `newest` are leftovers of another attempt that cannot be resumed from in order;
-    they go as well.
+    Later ones stay: the folder belongs to one binding, so those that are whole hold what this
+    attempt will come to, and those that are not are never chosen.
     """
-    present = steps_present(store, folder)
-    kept = {step for step in present if step <= newest}
-    kept = set(sorted(kept)[-keep:])
+    present = [step for step in steps_present(store, folder) if step <= newest]
     for step in present:
-        if step not in kept:
+        if step not in present[-keep:]:
             key = step_key(folder, step)
             # The manifest goes first: a half-deleted checkpoint must not look whole.
             store.delete(f"{key}/{MANIFEST}")

@@ -96,8 +96,7 @@ def finetune(job: FinetuningJob, store: Store, folder: str, worker: Worker) -> N
     task, splits = job.task, read_examples(store, job.examples)
     per_epoch = math.ceil(len(splits["train"]) / task.examples_per_step)
     steps = per_epoch * task.epochs
-    found, _ = checkpoint.latest_complete(store, folder)
-    worker.wait()  # the result must not appear while another worker still looks for it
+    found, _ = checkpoint.agreed(store, folder, worker)
     if found is not None and found.step == steps:
         return
     model = build_classifier(job, store).to(worker.device)

@@ -21,7 +21,7 @@ import torch
 
 from pipelines.core.hashing import digest
 from pipelines.core.masking import Ids, MaskingRule, UnigramSampler, choose_and_replace
-from pipelines.core.store import ROWS_PER_GROUP, Store
+from pipelines.core.store import ROWS_PER_GROUP, Store, damage_named
 from pipelines.core.vocabulary import PAD_ID, check_ids
 
 COLUMNS = ["sequence_id", "tokens", "mask_positions", "mask_tokens"]
@@ -171,8 +171,8 @@ def cache_file(store: Store, key: str, folder: Path, rows: int) -> Path:
 
 
 def _convert(store: Store, key: str, target: Path, rows: int) -> None:
-    with store.open(key) as file:
-        parquet = pq.ParquetFile(file)
+    with store.open(key) as file, damage_named(key):
+        parquet = pq.ParquetFile(file, page_checksum_verification=True)
         schema = pa.schema([parquet.schema_arrow.field(name) for name in COLUMNS])
         with pa.OSFile(str(target), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             for batch in parquet.iter_batches(ROWS_PER_GROUP, columns=COLUMNS):

@@ -15,7 +15,12 @@ class PlainOutput:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write; a worker's line loses its prefix."""
+        """Write; a worker's line loses its prefix, and one kind of Ray's own is left out.
+
+        With a second Ray on the machine its placement group cleaner says so every second.
+        """
+        if "(PlacementGroupCleaner pid=" in text:
+            return len(text)
         return self._stream.write(PREFIX.sub("", text))
 
     def __getattr__(self, name: str) -> Any:

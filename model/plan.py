@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from model.config import ModelConfig
-from model.tasks import TASKS
+from model.tasks import check_tasks
 from model.training_data import MaskingSettings, PretrainingJob
 from pipelines.core.config import ConfigError, validate
 from pipelines.core.manifest import Output, StageRecord, read_json, read_stage
@@ -158,10 +158,7 @@ def finetuning_units(inputs: RunInputs) -> tuple[dict[str, Any], list[Unit]]:
     tasks = {task.name: task for task in config.finetuning}
     if not tasks:
         raise ConfigError("finetuning is empty: name a task, or leave the stage out")
-    if len(tasks) < len(config.finetuning):
-        raise ConfigError("finetuning: two tasks have the same name")
-    for task in tasks.values():
-        TASKS[task.kind].check(task, length)
+    check_tasks(config.finetuning, length)
     [model] = inputs.stage("pretrain").outputs_of(part="model")
     unique = inputs.stage("deduplicate").outputs_of(part="unique")
     files = inputs.vocabulary_files

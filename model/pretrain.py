@@ -61,12 +61,12 @@ def pretrain(job: PretrainingJob, store: Store, folder: str, worker: Worker, cac
     )
     record: dict[str, Any] = {"tokens_seen": 0, "log": [], "evaluations": []}
     begin = 0
-    found, notes = checkpoint.latest_complete(store, folder)
+    found, notes = checkpoint.agreed(store, folder, worker)
     if found is not None:
         model.load_state_dict(found.model)
         load_optimizer_tensors(model, optimizer, found.optimizer)
         record, begin = found.training, found.step
-    worker.wait()  # nobody writes a checkpoint while another still looks for the newest
+    worker.wait()  # nobody deletes a checkpoint while another still loads it
     progress = Progress(
         "pretrain", total=settings.steps, reused=begin, unit="step", quiet=not worker.leads
     )
@@ -226,6 +226,9 @@ def mean_loss(sums: Mapping[str, Mapping[str, float]]) -> float:
 
 def _say_evaluation(progress: Progress, evaluation: Mapping[str, Any]) -> None:
     languages = evaluation["languages"]
+    if not languages:
+        progress.say("no text was held out, so no loss is measured: raise packing.held_out_share")
+        return
     progress.say(
         f"step {evaluation['step']}/{progress.total} | held-out loss {mean_loss(languages):.2f} "
         f"over {len(languages)} languages"

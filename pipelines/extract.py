@@ -102,6 +102,9 @@ def extract_shard(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
         fetch(shard.url, path)
         check_listed(path, shard)
         documents = extract_file(path, shard, config, attempt.counters, attempt.notes)
+        if not attempt.counters["records"]:
+            found = "; ".join(attempt.notes) or "nothing in it was recognised"
+            raise FetchError(shard.url, f"no whole record in {path.stat().st_size} bytes: {found}")
     by_language: dict[str, list[Document]] = defaultdict(list)
     for document in sorted(documents, key=lambda document: document.offset):
         by_language[document.language].append(document)

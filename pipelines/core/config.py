@@ -92,6 +92,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such configuration file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a TOML file: {error}") from None
 
@@ -120,6 +122,9 @@ def explain(kind: type[Config], error: ValidationError, origin: str) -> str:
             lines.append(f"  {path}: no such setting; {hint}")
         elif item["type"] == "missing":
             lines.append(f"  {path}: missing; it has no default")
+        elif isinstance(item["input"], Mapping) and item["type"] == "value_error":
+            # A rule between settings: its message names them, its input is the whole section.
+            lines.append(f"  {path + ': ' if path else ''}{item['ctx']['error']}")
         else:
             lines.append(f"  {path} = {_short(item['input'])}: {item['msg']}")
     return "\n".join(lines)

@@ -185,12 +185,18 @@ def read_stage(store: Store, run: str, stage: str) -> StageRecord:
     """Read a stage's record of a run.
 
     Raises:
-        FileNotFoundError: the stage has not finished in this run.
+        FileNotFoundError: the stage has not finished in this run, or its record is not whole.
     """
     key = stage_record_key(run, stage)
     if not store.exists(key):
         raise FileNotFoundError(f"stage {stage!r} of run {run!r} has not finished: no {key}")
-    return StageRecord.model_validate_json(store.read_bytes(key))
+    try:
+        return StageRecord.model_validate_json(store.read_bytes(key))
+    except ValidationError:
+        raise FileNotFoundError(
+            f"stage {stage!r} of run {run!r} has no whole record: {key} does not read; "
+            "run the stage again"
+        ) from None
 
 
 def read_json(store: Store, key: str) -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 
+MOST_NOTES = 10
+"""Notes of one stage on the terminal."""
+
 
 class Progress:
     """Counts units and prints at most one line a second, and always the last one."""
@@ -25,6 +28,7 @@ class Progress:
         self.seconds_between = seconds_between
         self._began = time.monotonic()
         self._printed = 0.0
+        self._notes = 0
         if reused == total and total:
             self.say(f"{total}/{total} {self.unit} already finished, nothing to do")
         elif reused:
@@ -54,6 +58,14 @@ class Progress:
     def failed(self, text: str) -> None:
         """Print a failure at once."""
         self.say(f"FAILED {text}")
+
+    def note(self, text: str) -> None:
+        """Print what a person should know of a unit, the first few of them."""
+        self._notes += 1
+        if self._notes <= MOST_NOTES:
+            self.say(f"note: {text}")
+        elif self._notes == MOST_NOTES + 1:
+            self.say("note: there are more; they are in the report")
 
     def close(self) -> None:
         """Print the time the stage took, unless there was nothing to do."""

@@ -202,6 +202,9 @@ def run_step(
     if failures:
         failures.sort(key=lambda failure: failure.key)
         raise StageFailed(step.name, failures, finished=len(done))
+    for _, manifest in done.values():
+        for note in manifest.notes:
+            progress.note(note)
     progress.close()
     results = [done[unit.key] for unit in units]
     record = StageRecord(

@@ -29,6 +29,27 @@ ROWS_PER_GROUP = 2048
 """Rows in one Parquet row group: the unit of a random read."""
 
 
+class DamagedObject(OSError):
+    """An object of the store does not hold what was written to it."""
+
+
+@contextmanager
+def damage_named(key: str) -> Iterator[None]:
+    """Turn what Arrow says of damaged bytes into an error that names the object and the cure.
+
+    Raises:
+        DamagedObject: the block met damaged bytes.
+    """
+    try:
+        yield
+    except (OSError, pa.ArrowInvalid) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the operating system's own: missing, refused, disk full
+        raise DamagedObject(
+            f"{key} is damaged ({error}); delete it and run again: its stage writes it anew"
+        ) from error
+
+
 @dataclass(frozen=True)
 class Store:
     """A root URL (`file`, `s3`, `gs`, `memory`, ...). Keys are paths below it, with `/`."""
@@ -80,9 +101,13 @@ class Store:
         return bytes(self.filesystem.cat_file(self.path(key)))
 
     def read_table(self, key: str, columns: list[str] | None = None) -> pa.Table:
-        """Read a Parquet object."""
-        with self.open(key) as file:
-            return pq.read_table(file, columns=columns)
+        """Read a Parquet object.
+
+        Raises:
+            DamagedObject: its bytes are not those that were written.
+        """
+        with self.open(key) as file, damage_named(key):
+            return pq.read_table(file, columns=columns, page_checksum_verification=True)
 
     def publish_bytes(self, key: str, content: bytes) -> None:
         """Write a small object in one piece."""
@@ -141,5 +166,10 @@ def local_file(suffix: str = "") -> Iterator[Path]:
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table in the one way the project writes Parquet (zstd, fixed row groups)."""
-    pq.write_table(table, path, compression="zstd", row_group_size=ROWS_PER_GROUP)
+    """Write a table in the one way the project writes Parquet (zstd, fixed row groups).
+
+    Pages carry checksums, because a flipped bit in a list of ids is another valid id.
+    """
+    pq.write_table(
+        table, path, compression="zstd", row_group_size=ROWS_PER_GROUP, write_page_checksum=True
+    )

@@ -6,6 +6,7 @@ Layout: https://commoncrawl.org/get-started (crawl-data/SNAPSHOT/{warc,wet}.path
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,7 +30,7 @@ class CommonCrawl:
         url = f"{server}/crawl-data/{config.snapshot}/{config.format}.paths.gz"
         try:
             lines = gzip.decompress(read_url(url)).decode("ascii").split()
-        except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
             raise ConfigError(f"{url} is not a gzipped list of paths: {error}") from error
         if not lines:
             raise ConfigError(f"{url} lists no file; choose a snapshot that has some")

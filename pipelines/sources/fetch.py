@@ -133,14 +133,16 @@ def _is_http(url: str) -> bool:
 
 
 def _open(url: str, method: str) -> http.client.HTTPResponse:
-    request = urllib.request.Request(url, method=method, headers={"User-Agent": USER_AGENT})
     try:
+        request = urllib.request.Request(url, method=method, headers={"User-Agent": USER_AGENT})
         answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
         return answer
     except urllib.error.HTTPError as error:
         asked = _seconds(error.headers.get("Retry-After")) if error.code in (429, 503) else None
         error.close()
         raise _TryFailed(f"HTTP status {error.code}", error.code, asked) from error
+    except ValueError as error:
+        raise _TryFailed(f"not an address: {error}", status=400) from error
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise _TryFailed(f"no answer: {getattr(error, 'reason', error)}") from error
 
@@ -183,7 +185,9 @@ def _copy(url: str, target: Path) -> None:
         raise _TryFailed("no such file", status=404) from error
     except PermissionError as error:
         raise _TryFailed(f"refused: {error}", status=403) from error
-    except OSError as error:
+    except (ValueError, ImportError) as error:  # an address or a driver that cannot work
+        raise _TryFailed(str(error), status=400) from error
+    except Exception as error:  # a storage library's own error: it may pass
         raise _TryFailed(f"{type(error).__name__}: {error}") from error
     received = target.stat().st_size
     if expected is not None and received != expected:
@@ -214,7 +218,9 @@ def _info(url: str) -> FileInfo:
         info = filesystem.info(path)
     except FileNotFoundError as error:
         raise _TryFailed("no such file", status=404) from error
-    except OSError as error:
+    except (ValueError, ImportError) as error:  # an address or a driver that cannot work
+        raise _TryFailed(str(error), status=400) from error
+    except Exception as error:  # a storage library's own error: it may pass
         raise _TryFailed(f"{type(error).__name__}: {error}") from error
     etag = info.get("ETag") or info.get("etag") or info.get("md5Hash")
     return FileInfo(info.get("size"), str(etag).strip('"') if etag else None)

@@ -113,21 +113,29 @@ def _dump_files(server: str, folder: str) -> dict[str, dict[str, Any]]:
     """Article files by name with size and sha1, as dumpstatus.json lists them; {} without one."""
     url = f"{server}/{folder}/dumpstatus.json"
     try:
-        jobs = json.loads(read_url(url))["jobs"]
+        jobs = _article_jobs(json.loads(read_url(url)))
     except FetchError as error:
         if error.status == 404:
             return {}
         raise
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{url} is not a dump status: {error!r}") from error
-    for job in JOBS:
-        if jobs.get(job, {}).get("status") == "done":
-            files = jobs[job].get("files", {})
-            found = {name: files[name] for name in files if ARTICLES.search(name)}
-            if found:
-                return found
-    states = {job: jobs.get(job, {}).get("status", "absent") for job in JOBS}
+    for status, files in jobs.values():
+        if status == "done" and files:
+            return files
+    states = {job: status for job, (status, _) in jobs.items()}
     raise ConfigError(f"{url}: the dump of articles is not done ({states}); choose another date")
+
+
+def _article_jobs(status: Any) -> dict[str, tuple[str, dict[str, dict[str, Any]]]]:
+    """State and article files of the jobs that dump articles, in the order of preference."""
+    jobs = {}
+    for name in JOBS:
+        job = status["jobs"].get(name, {})
+        files = {file: dict(known) for file, known in job.get("files", {}).items()}
+        articles = {file: known for file, known in files.items() if ARTICLES.search(file)}
+        jobs[name] = (job.get("status", "absent"), articles)
+    return jobs
 
 
 class _Bz2Streams:

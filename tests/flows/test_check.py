@@ -67,7 +67,7 @@ def test_a_vocabulary_the_bytes_cannot_support_is_refused_with_the_largest_that_
     wet = Shard("b", "b", "commoncrawl", "common_crawl", size=2000, options={"format": "wet"})
     # 8000 x 0.5 + 2000 x 3 characters, 40 for each piece
     check_vocabulary_size(250, [warc, wet])
-    with pytest.raises(ConfigError, match=r"vocabulary\.size = 251: .* to at most 250, or add"):
+    with pytest.raises(ConfigError, match=r"vocabulary\.size = 251: .* below 250"):
         check_vocabulary_size(251, [warc, wet])
 
 

@@ -133,12 +133,14 @@ def test_a_job_that_cannot_start_is_given_up_and_ends(running: Running) -> None:
     assert ray_jobs.stop(client, "pending-a1", seconds=60) in ("FAILED", "STOPPED")
 
 
-def test_other_settings_for_the_same_stage_are_refused_while_a_job_lives(running: Running) -> None:
-    metadata = {"store": "s", "run": "r", "stage": "x"}
+def test_other_settings_for_the_same_run_are_refused_while_a_job_lives(running: Running) -> None:
+    metadata = {"store": "s", "run": "r", "stage": "x", "settings": "one"}
+    other = {"store": "s", "run": "r", "stage": "y", "settings": "two"}
     client, sleep = running.client(), script("import time; time.sleep(60)")
     ray_jobs.attach_or_submit(client, Job("r-x-one", sleep, metadata=metadata))
-    with pytest.raises(JobFailed, match=r"r-x-one-a1 works on stage 'x'"):
-        ray_jobs.attach_or_submit(client, Job("r-x-two", sleep, metadata=metadata))
+    with pytest.raises(JobFailed, match=r"r-x-one-a1 works on run 'r' with other settings"):
+        ray_jobs.attach_or_submit(client, Job("r-y-two", sleep, metadata=other))
+    ray_jobs.refuse_other_settings(client, Job("r-y-one", sleep, metadata={**other, "run": "q"}))
     assert ray_jobs.stop(client, "r-x-one-a1") == "STOPPED"
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from model.checkpoint import (
     Checkpoint,
     CheckpointDamaged,
+    agreed,
     delete_older,
     latest_complete,
     load,
@@ -15,6 +17,7 @@ from model.checkpoint import (
     step_key,
     steps_present,
 )
+from model.distributed import Worker
 from pipelines.core.store import Store
 
 FOLDER = "runs/r/checkpoints/unit"
@@ -75,9 +78,22 @@ def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
     assert latest_complete(Store(str(tmp_path)), FOLDER) == (None, [])
 
 
-def test_older_ones_go_and_leftovers_of_a_later_step_too(store: Store) -> None:
+def test_older_ones_go_and_those_of_a_rival_that_is_ahead_stay(store: Store) -> None:
     delete_older(store, FOLDER, keep=1, newest=20)
-    assert steps_present(store, FOLDER) == [20]
+    assert steps_present(store, FOLDER) == [20, 30]
+
+
+def test_all_workers_go_on_from_the_checkpoint_that_the_first_one_found(store: Store) -> None:
+    class Second(Worker):
+        """A worker that is told the first one's choice; gathering itself is torch's affair."""
+
+        def gather(self, value: Any) -> list[Any]:
+            return [20, value]
+
+    found, _ = agreed(store, FOLDER, Second(rank=1, world_size=2))
+    assert found is not None and found.step == 20  # though 30 is there by now
+    found, _ = agreed(store, FOLDER, Worker())
+    assert found is not None and found.step == 30
 
 
 def test_it_works_on_an_object_store() -> None:

@@ -3,11 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import fsspec
+import pyarrow as pa
 import pytest
 
 from pipelines.core import store as store_module
 from pipelines.core.config import ConfigError
-from pipelines.core.store import Store
+from pipelines.core.store import DamagedObject, Store
 
 
 @pytest.fixture(params=["folder", "memory"])
@@ -81,3 +82,28 @@ def test_a_probe_leaves_nothing_behind(any_store: Store) -> None:
     any_store.probe()
 
     assert any_store.keys("") == []
+
+
+def test_a_flipped_bit_in_a_table_is_found_and_the_object_named(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    table = pa.table({"tokens": [list(range(n, n + 90)) for n in range(400)]})
+    with store_module.local_file() as path:
+        store_module.write_parquet(table, path)
+        store.publish_file(path, "ids.parquet")
+    whole = store.read_bytes("ids.parquet")
+    found = 0
+    for position in range(100, len(whole) - 100, 97):
+        damaged = bytearray(whole)
+        damaged[position] ^= 4
+        store.publish_bytes("ids.parquet", bytes(damaged))
+        try:
+            assert store.read_table("ids.parquet").equals(table), position
+        except DamagedObject as error:
+            assert "ids.parquet is damaged" in str(error) and "delete it and run" in str(error)
+            found += 1
+    assert found > 20
+
+
+def test_what_the_operating_system_says_is_not_taken_for_damage(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Store(str(tmp_path)).read_table("none.parquet")
