@@ -250,7 +250,7 @@ def _why(submission_id: str, info: Any, last: list[str]) -> str:
     if start is not None:
         own = "\n".join(last[start:])
         return f"{own}\n(job {submission_id} {status})"
-    return "\n".join([f"job {submission_id} {status}: {info.message}", "the end of its log:", *last])
+    return "\n".join([f"job {submission_id} {status}: {info.message}", "its log ends:", *last])
 
 
 def stop(client: Any, submission_id: str, *, seconds: float = STOP_WAIT_SECONDS + 20.0) -> str:
