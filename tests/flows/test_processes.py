@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -96,3 +97,37 @@ def test_a_service_that_ends_while_starting_is_told_with_its_log(tmp_path: Path)
     started = start(tmp_path, "print('no disk left'); raise SystemExit(1)")
     with pytest.raises(RuntimeError, match=r"it ended while starting[\s\S]*no disk left"):
         processes.wait_until(lambda: False, started, seconds=20, what="it", log=tmp_path / "log")
+
+
+def test_a_process_bound_to_its_parent_ends_when_the_parent_is_killed(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, sys, time\n"
+        "from flows import processes\n"
+        "started = processes.start([sys.executable, '-c', 'import time; time.sleep(60)'],\n"
+        "    log=pathlib.Path(sys.argv[1]), environment={}, folder=pathlib.Path('.'),\n"
+        "    ends_with_parent=True)\n"
+        "print(started.model_dump_json(), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "log")]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = processes.Started.model_validate_json(parent.stdout.readline())
+    assert processes.find(child) is not None
+
+    parent.kill()
+    parent.wait()
+
+    deadline = time.monotonic() + 20
+    while processes.find(child) is not None:
+        assert time.monotonic() < deadline, "the child outlived its parent"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_leave_a_block_as_ctrl_c_does(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), processes.interrupted_by_any_signal():
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+    assert signal.getsignal(number) == before
