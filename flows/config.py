@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tomli_w
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from model.config import ModelConfig
 from pipelines.config import SAMPLE_MIRROR, DataConfig
@@ -29,7 +29,7 @@ class ReportSection(Config):
     """The page a run ends with ([report])."""
 
     title: str = "Run report"
-    max_languages_in_picture: int = 100
+    max_languages_in_picture: Annotated[int, Field(ge=1)] = 100
     """The picture of language shares shows the largest so many."""
 
 
