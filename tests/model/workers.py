@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +21,13 @@ def _enter(rank: int, world_size: int, meeting: str, work: Callable[..., None], 
     )
     try:
         work(Worker(rank, world_size), *args)
+        # A rank that hangs up while another still reads from it would take that one down.
+        torch.distributed.barrier()
     finally:
         torch.distributed.destroy_process_group()
+    # Not through the interpreter's shutdown, in which a thread of gloo's now and then aborts the
+    # process ("terminate called without an active exception") after all work is done.
+    os._exit(0)
 
 
 def run_in_workers(world_size: int, work: Callable[..., None], *args: Any) -> None:
