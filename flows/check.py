@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from flows.config import RunConfig, to_toml
-from pipelines.config import WikipediaSource, config_key
+from pipelines.config import WikipediaSource
 from pipelines.core.config import ConfigError
 from pipelines.core.languages import normalise
 from pipelines.core.records import UNKNOWN_LANGUAGE, Shard
+from pipelines.core.run_file import config_key
 from pipelines.core.store import Store
 
 CHARACTERS_PER_PIECE = 40

@@ -5,7 +5,6 @@ Everything that can be wrong is found here, before any worker starts.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from model.tasks import check_tasks
 from model.training_data import MaskingSettings, PretrainingJob
 from pipelines.core.config import ConfigError, validate
 from pipelines.core.manifest import Output, StageRecord, read_json, read_stage
+from pipelines.core.run_file import config_key, read_run_file
 from pipelines.core.shards import Unit
 from pipelines.core.store import Store
 from pipelines.core.vocabulary import Vocabulary
@@ -38,16 +38,13 @@ class RunInputs:
         Raises:
             ConfigError: the store has no such run.
         """
-        key = f"runs/{self.run}/config.toml"
-        if not self.store.exists(key):
-            raise ConfigError(f"no run {self.run!r} in {self.store.url}: {key} is not there")
-        return tomllib.loads(self.store.read_bytes(key).decode("utf-8"))
+        return read_run_file(self.store, self.run)
 
     @cached_property
     def config(self) -> ModelConfig:
         """The sections of the model path."""
         own = {name: part for name, part in self.tree.items() if name in ModelConfig.model_fields}
-        return validate(ModelConfig, own, origin=f"runs/{self.run}/config.toml")
+        return validate(ModelConfig, own, origin=config_key(self.run))
 
     def setting(self, section: str, name: str) -> Any:
         """A setting of the data path.
@@ -58,7 +55,7 @@ class RunInputs:
         try:
             return self.tree[section][name]
         except KeyError:
-            raise ConfigError(f"runs/{self.run}/config.toml: {section}.{name} is missing") from None
+            raise ConfigError(f"{config_key(self.run)}: {section}.{name} is missing") from None
 
     def stage(self, name: str) -> StageRecord:
         """The record of an earlier stage."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from pipelines.core.config import Config, ConfigError, validate
+from pipelines.core.config import Config, validate
 from pipelines.core.languages import normalise
+from pipelines.core.run_file import config_key, read_run_file
 from pipelines.core.store import Store
 
 SAMPLE_MIRROR = "sample-mirror"
@@ -213,23 +213,6 @@ class DataConfig(Config):
     vocabulary: VocabularySection = VocabularySection()
     packing: PackingSection = PackingSection()
     masking: MaskingSection = MaskingSection()
-
-
-def config_key(run: str) -> str:
-    """Where a run keeps its resolved configuration."""
-    return f"runs/{run}/config.toml"
-
-
-def read_run_file(store: Store, run: str) -> dict[str, Any]:
-    """Read the resolved configuration of a run as a plain tree.
-
-    Raises:
-        ConfigError: the store has no such run.
-    """
-    key = config_key(run)
-    if not store.exists(key):
-        raise ConfigError(f"no run {run!r} in {store.url}: {key} is not there")
-    return tomllib.loads(store.read_bytes(key).decode("utf-8"))
 
 
 def read_data_config(store: Store, run: str) -> DataConfig:

@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from flows import stages
 from flows.config import ReportSection
 from flows.report.tables import Balance, LossSum, Metrics, Row, Scores, VocabularyReport
-from pipelines.config import config_key, read_run_file
 from pipelines.core.config import ConfigError, validate
 from pipelines.core.languages import group_of
 from pipelines.core.manifest import Manifest, Output, StageRecord, read_stage
+from pipelines.core.run_file import config_key, read_run_file
 from pipelines.core.store import Store
 
 STAGES = tuple(stage.name for stage in stages.STAGES if stage.name != "report")

@@ -168,7 +168,6 @@ def run_step(
     run: str,
     *,
     inline: bool = False,
-    max_in_flight: int | None = None,
     quiet: bool = False,
 ) -> StageRecord:
     """Do all unfinished units and write the run's record of the stage, last.
@@ -192,7 +191,7 @@ def run_step(
     reused, failures = len(done), []
     progress = Progress(step.name, total=len(units), reused=reused, unit=step.noun, quiet=quiet)
     launch = _inline if inline else _on_ray
-    for unit, result in launch(step, waiting, store.url, max_in_flight):
+    for unit, result in launch(step, waiting, store.url):
         if isinstance(result, Failure):
             failures.append(result)
             progress.failed(f"shard {result.key}: {result.reason}")
@@ -225,23 +224,19 @@ def run_step(
 Result = tuple[str, Manifest] | Failure
 
 
-def _inline(
-    step: Step, units: Sequence[Unit], store_url: str, max_in_flight: int | None
-) -> Iterator[tuple[Unit, Result]]:
+def _inline(step: Step, units: Sequence[Unit], store_url: str) -> Iterator[tuple[Unit, Result]]:
     for unit in units:
         yield unit, do_unit(step, unit, store_url)
 
 
-def _on_ray(
-    step: Step, units: Sequence[Unit], store_url: str, max_in_flight: int | None
-) -> Iterator[tuple[Unit, Result]]:
+def _on_ray(step: Step, units: Sequence[Unit], store_url: str) -> Iterator[tuple[Unit, Result]]:
     if not units:
         return
     import ray  # only the driver of a stage needs it
 
     if not ray.is_initialized():
         ray.init(log_to_driver=True, configure_logging=False)
-    limit = max_in_flight or max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
+    limit = max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
     task = ray.remote(num_cpus=1)(do_unit)
     running: dict[Any, Unit] = {}
     queue = list(reversed(units))

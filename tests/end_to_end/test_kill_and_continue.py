@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from flows.config import resolve, to_toml
-from pipelines.config import config_key
 from pipelines.core.manifest import read_json, read_stage
+from pipelines.core.run_file import config_key
 from pipelines.core.store import Store
 from pipelines.sources.sample_mirror import mirror_folder, serve
 

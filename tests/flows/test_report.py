@@ -16,8 +16,8 @@ from flows.report.html import page
 from flows.report.plots import save_png
 from flows.report.read import read_run
 from flows.report.totals import dropped, funnel, group_losses, size, verdict
-from pipelines.config import config_key
 from pipelines.core.config import ConfigError
+from pipelines.core.run_file import config_key
 from pipelines.core.shards import StageFailed
 from pipelines.core.store import Store
 from tests.flows.report_runs import (

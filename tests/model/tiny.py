@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from flows.config import RunConfig, to_toml
-from pipelines.config import config_key
 from pipelines.core.config import merge
 from pipelines.core.hashing import digest, generator
 from pipelines.core.manifest import read_json
 from pipelines.core.records import PARAGRAPH_BREAK, Document, documents_to_table
+from pipelines.core.run_file import config_key
 from pipelines.core.shards import Attempt, Step, Unit, run_step
 from pipelines.core.store import Store
 from pipelines.pack_sequences import pack_step, pack_units
