@@ -10,7 +10,15 @@ import tomli_w
 from pydantic import Field, model_validator
 
 from model.config import ModelConfig
-from pipelines.config import SAMPLE_MIRROR, DataConfig
+from pipelines.config import (
+    DATASET_FORMATS,
+    SAMPLE_MIRROR,
+    CommonCrawlSource,
+    DataConfig,
+    HuggingFaceSource,
+    LocalFilesSource,
+    WikipediaSource,
+)
 from pipelines.core.config import (
     Config,
     ConfigError,
@@ -91,15 +99,30 @@ def absolute_store(config: RunConfig) -> Any:
 
 
 def absolute_sources(config: RunConfig) -> list[Any]:
-    """The sources, a server that is a plain path made absolute below the checkout."""
-    return [
-        source
-        if "://" in source.server or source.server == SAMPLE_MIRROR
-        else source.model_copy(
-            update={"server": str((PROJECT / Path(source.server).expanduser()).resolve())}
-        )
-        for source in config.sources
-    ]
+    """The sources, with plain paths made absolute below the checkout."""
+    return [_absolute_source(source) for source in config.sources]
+
+
+def _absolute_source(source: Any) -> Any:
+    update: dict[str, Any] = {}
+    match source:
+        case CommonCrawlSource():
+            update = {"server": _absolute_path(source.server)}
+            if source.paths is not None:
+                update["paths"] = _absolute_path(source.paths)
+        case WikipediaSource():
+            update = {"server": _absolute_path(source.server)}
+        case LocalFilesSource():
+            update = {"paths": [_absolute_path(path) for path in source.paths]}
+        case HuggingFaceSource() if source.dataset in DATASET_FORMATS:
+            update = {"data_files": [_absolute_path(path) for path in source.data_files]}
+    return source.model_copy(update=update)
+
+
+def _absolute_path(path: str) -> str:
+    if "://" in path or path == SAMPLE_MIRROR:
+        return path
+    return str((PROJECT / Path(path).expanduser()).resolve())
 
 
 def to_toml(config: RunConfig) -> bytes:

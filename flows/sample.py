@@ -17,7 +17,7 @@ def sample_mirror(config: RunConfig, say: Callable[[str], None]) -> Iterator[dic
     Yields:
         The environment that a stage's driver needs to find it; empty when no source uses it.
     """
-    if all(source.server != SAMPLE_MIRROR for source in config.sources):
+    if all(getattr(source, "server", "") != SAMPLE_MIRROR for source in config.sources):
         yield {}
         return
     from pipelines.sources import SAMPLE_MIRROR_VARIABLE

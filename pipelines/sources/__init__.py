@@ -29,13 +29,13 @@ def list_shards(config: DataConfig) -> list[Shard]:
     shards: dict[str, Shard] = {}
     for number, source in enumerate(config.sources):
         setting = f"sources.{number}"
-        server = resolve_server(source.server, setting)
+        server = resolve_server(getattr(source, "server", ""), setting)
         try:
             found = SOURCES[source.kind].list_shards(source, server)
         except FetchError as error:
             raise ConfigError(
                 f"{setting} ({source.kind}): cannot read {error.url}: {error.reason}. "
-                f"{_advice(error)} (server = {source.server!r})"
+                f"{_advice(error)} (server = {server!r})"
             ) from error
         except ConfigError as error:
             raise ConfigError(f"{setting} ({source.kind}): {error}") from error
@@ -58,7 +58,7 @@ def resolve_server(server: str, setting: str) -> str:
     Raises:
         ConfigError: the sample mirror is asked for and its address is not in the environment.
     """
-    if server != SAMPLE_MIRROR:
+    if server != SAMPLE_MIRROR:  # "" for sources that have none
         return base_url(server)
     address = os.environ.get(SAMPLE_MIRROR_VARIABLE)
     if not address:
