@@ -164,16 +164,40 @@ def read_finished(store: Store, key: str, binding: Binding) -> Manifest | None:
     A manifest that does not parse, binds something else, or names an output that is missing or
     has another size is not believed.
     """
-    if not store.exists(key):
-        return None
-    try:
-        manifest = Manifest.model_validate_json(store.read_bytes(key))
-    except ValidationError:
-        return None
-    if manifest.binding != binding:
-        return None
-    whole = all(store.size(output.path) == output.bytes for output in manifest.outputs)
-    return manifest if whole else None
+    return read_all_finished(store, "", {key: binding}).get(key)
+
+
+FEW_OUTPUTS = 64
+"""So many outputs are asked for one by one; more than that, and their folder is listed once."""
+
+
+def read_all_finished(
+    store: Store, folder: str, bindings: Mapping[str, Binding]
+) -> dict[str, Manifest]:
+    """The manifests of the units that are finished, by key; see `read_finished`.
+
+    Args:
+        folder: where all the outputs are.
+        bindings: what each unit's manifest has to bind, by the manifest's key.
+    """
+    found: dict[str, Manifest] = {}
+    for key, content in store.read_many(bindings).items():
+        try:
+            manifest = Manifest.model_validate_json(content)
+        except ValidationError:
+            continue
+        if manifest.binding == bindings[key]:
+            found[key] = manifest
+    outputs = [output.path for manifest in found.values() for output in manifest.outputs]
+    if folder and len(outputs) > FEW_OUTPUTS:
+        sizes: Mapping[str, int | None] = store.sizes(folder)
+    else:
+        sizes = {path: store.size(path) for path in outputs}
+    return {
+        key: manifest
+        for key, manifest in found.items()
+        if all(sizes.get(output.path) == output.bytes for output in manifest.outputs)
+    }
 
 
 def stage_record_key(run: str, stage: str) -> str:
@@ -206,4 +230,8 @@ def read_json(store: Store, key: str) -> Any:
 
 def read_manifests(store: Store, record: StageRecord) -> list[Manifest]:
     """Read the manifests of a stage's units, in the record's order."""
-    return [Manifest.model_validate_json(store.read_bytes(key)) for key in record.manifests]
+    found = store.read_many(record.manifests)
+    missing = [key for key in record.manifests if key not in found]
+    if missing:
+        raise FileNotFoundError(f"{missing[0]} is not there any more: run stage {record.stage!r}")
+    return [Manifest.model_validate_json(found[key]) for key in record.manifests]

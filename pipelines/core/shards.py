@@ -8,32 +8,38 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
+from pipelines.core.attempt import Attempt, Shared
 from pipelines.core.hashing import digest
 from pipelines.core.manifest import (
     Binding,
-    Counters,
     FileRef,
     Manifest,
-    Output,
     StageRecord,
     host,
     package_versions,
-    read_finished,
-    sha256_of,
+    read_all_finished,
     stage_record_key,
     total,
     write_json,
 )
 from pipelines.core.progress import Progress
-from pipelines.core.store import Store, local_file, write_parquet
+from pipelines.core.store import Store
+
+__all__ = [
+    "Attempt",
+    "Failure",
+    "StageFailed",
+    "Step",
+    "Unit",
+    "do_unit",
+    "manifest_key",
+    "run_step",
+]
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,9 @@ class Step:
     """Module-level function: reads the unit's input, writes through the attempt, counts."""
     noun: str = "shard"
     """What a unit is called on the terminal."""
+    shared: Callable[[], Any] | None = None
+    """Makes the one object that all units of the step share, as `Attempt.shared`; it must not
+    change what they write."""
 
     def binding(self, unit: Unit) -> Binding:
         """The binding of one unit of this step."""
@@ -71,41 +80,6 @@ class Step:
             key=unit.key,
             config=dict(self.config),
             inputs=list(unit.inputs),
-        )
-
-
-class Attempt:
-    """What a worker writes through: outputs and counts of one try at one unit."""
-
-    def __init__(self, store: Store, folder: str, unit_id: str) -> None:
-        self.store = store
-        self.folder = folder
-        self.unit_id = unit_id
-        self.outputs: list[Output] = []
-        self.counters: Counters = Counter()
-        self.notes: list[str] = []
-
-    def write_table(self, name: str, table: pa.Table, **labels: str) -> None:
-        """Write a table as Parquet under the step's folder; `name` has no ending."""
-        with local_file(".parquet") as path:
-            write_parquet(table, path)
-            self._publish(path, f"{name}.parquet", table.num_rows, labels)
-
-    def write_file(self, name: str, source: Path, **labels: str) -> None:
-        """Write a finished local file under the step's folder."""
-        self._publish(source, name, None, labels)
-
-    def _publish(self, path: Path, name: str, rows: int | None, labels: dict[str, str]) -> None:
-        key = f"{self.folder}/{name}"
-        self.store.publish_file(path, key)
-        self.outputs.append(
-            Output(
-                path=key,
-                bytes=path.stat().st_size,
-                sha256=sha256_of(path),
-                rows=rows,
-                labels=labels,
-            )
         )
 
 
@@ -132,10 +106,12 @@ class StageFailed(RuntimeError):
         super().__init__("\n".join(lines))
 
 
-def do_unit(step: Step, unit: Unit, store_url: str) -> tuple[str, Manifest] | Failure:
+def do_unit(
+    step: Step, unit: Unit, store_url: str, shared: Shared | None = None
+) -> tuple[str, Manifest] | Failure:
     """Do one unit and publish its manifest last. An error becomes a Failure."""
     store, binding, began = Store(store_url), step.binding(unit), time.monotonic()
-    attempt = Attempt(store, step.folder, binding.id)
+    attempt = Attempt(store, step.folder, binding.id, shared)
     try:
         step.work(unit, step.config, attempt)
     except Exception as error:  # whatever it was, it belongs to this shard and must name it
@@ -181,13 +157,16 @@ def run_step(
     began = time.monotonic()
     done: dict[str, tuple[str, Manifest]] = {}
     waiting: list[Unit] = []
+    keys = {unit.key: manifest_key(step, unit) for unit in units}
+    finished = read_all_finished(
+        store, step.folder, {keys[unit.key]: step.binding(unit) for unit in units}
+    )
     for unit in units:
-        key = manifest_key(step, unit)
-        manifest = read_finished(store, key, step.binding(unit))
-        if manifest is None:
-            waiting.append(unit)
+        key = keys[unit.key]
+        if key in finished:
+            done[unit.key] = (key, finished[key])
         else:
-            done[unit.key] = (key, manifest)
+            waiting.append(unit)
     reused, failures = len(done), []
     progress = Progress(step.name, total=len(units), reused=reused, unit=step.noun, quiet=quiet)
     launch = _inline if inline else _on_ray
@@ -224,9 +203,32 @@ def run_step(
 Result = tuple[str, Manifest] | Failure
 
 
+class _Here:
+    """A shared object in the process of its only user."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._object = make()
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        return getattr(self._object, name)(*arguments)
+
+
+class _InActor:
+    """A shared object that lives in an actor, for workers on any machine."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        import ray
+
+        return ray.get(self._actor.call.remote(name, *arguments))
+
+
 def _inline(step: Step, units: Sequence[Unit], store_url: str) -> Iterator[tuple[Unit, Result]]:
+    shared = _Here(step.shared) if step.shared and units else None
     for unit in units:
-        yield unit, do_unit(step, unit, store_url)
+        yield unit, do_unit(step, unit, store_url, shared)
 
 
 def _on_ray(step: Step, units: Sequence[Unit], store_url: str) -> Iterator[tuple[Unit, Result]]:
@@ -238,12 +240,17 @@ def _on_ray(step: Step, units: Sequence[Unit], store_url: str) -> Iterator[tuple
         ray.init(log_to_driver=True, configure_logging=False)
     limit = max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
     task = ray.remote(num_cpus=1)(do_unit)
+    shared = None
+    if step.shared is not None:
+        # It starts anew when its process dies: what it knew (pauses, say) is learned again.
+        holder = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Here)
+        shared = _InActor(holder.remote(step.shared))
     running: dict[Any, Unit] = {}
     queue = list(reversed(units))
     while queue or running:
         while queue and len(running) < limit:
             unit = queue.pop()
-            running[task.remote(step, unit, store_url)] = unit
+            running[task.remote(step, unit, store_url, shared)] = unit
         ready, _ = ray.wait(list(running), num_returns=1)
         for reference in ready:
             unit = running.pop(reference)

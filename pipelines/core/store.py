@@ -7,16 +7,18 @@ a manifest (see manifest.py), written after it, makes it count.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 import fsspec
 import pyarrow as pa
@@ -27,6 +29,13 @@ from pipelines.core.config import ConfigError
 
 ROWS_PER_GROUP = 2048
 """Rows in one Parquet row group: the unit of a random read."""
+
+
+TRIES = 6
+FIRST_PAUSE_SECONDS = 0.2
+"""A server that refuses one request in ten refuses six in a row once in a million."""
+
+T = TypeVar("T")
 
 
 class DamagedObject(OSError):
@@ -77,28 +86,54 @@ class Store:
 
     def exists(self, key: str) -> bool:
         """Whether an object of that key is there."""
-        return bool(self.filesystem.isfile(self.path(key)))
+        return self.size(key) is not None
 
     def size(self, key: str) -> int | None:
         """Bytes of the object, or None when there is none."""
         try:
-            return int(self.filesystem.size(self.path(key)))
+            found = self._patiently(lambda: self.filesystem.info(self.path(key)))
         except FileNotFoundError:
             return None
+        return None if found["type"] == "directory" else int(found["size"])
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Bytes of every object below a prefix, by key, from one listing."""
+        self.filesystem.invalidate_cache()
+        found = self._patiently(lambda: self.filesystem.find(self.path(prefix), detail=True))
+        cut = len(self.root) + 1
+        return {str(path)[cut:]: int(info["size"]) for path, info in found.items()}
 
     def keys(self, prefix: str) -> list[str]:
         """Keys below a prefix, sorted. For people and clean-up; readers go by manifests."""
-        self.filesystem.invalidate_cache()
-        found = self.filesystem.find(self.path(prefix))
-        return sorted(str(path)[len(self.root) + 1 :] for path in found)
+        return sorted(self.sizes(prefix))
 
     def open(self, key: str) -> IO[bytes]:
         """Open an object for reading."""
-        return cast("IO[bytes]", self.filesystem.open(self.path(key), "rb"))
+        return cast(
+            "IO[bytes]", self._patiently(lambda: self.filesystem.open(self.path(key), "rb"))
+        )
 
     def read_bytes(self, key: str) -> bytes:
         """Read a whole object."""
-        return bytes(self.filesystem.cat_file(self.path(key)))
+        return bytes(self._patiently(lambda: self.filesystem.cat_file(self.path(key))))
+
+    def read_many(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """Read small objects, many at once where the store can; those not there are left out."""
+        paths = {self.path(key): key for key in keys}
+        found: dict[str, bytes] = {}
+        if self.is_local:
+            for path, key in paths.items():
+                if os.path.isfile(path):
+                    found[key] = Path(path).read_bytes()
+            return found
+        answers = self.filesystem.cat(list(paths), on_error="return") if paths else {}
+        for path, key in paths.items():
+            answer = answers.get(path)
+            if isinstance(answer, bytes):
+                found[key] = answer
+            elif not isinstance(answer, FileNotFoundError) and self.exists(key):
+                found[key] = self.read_bytes(key)  # it failed for another reason: once more
+        return found
 
     def read_table(self, key: str, columns: list[str] | None = None) -> pa.Table:
         """Read a Parquet object.
@@ -106,8 +141,37 @@ class Store:
         Raises:
             DamagedObject: its bytes are not those that were written.
         """
-        with self.open(key) as file, damage_named(key):
-            return pq.read_table(file, columns=columns, page_checksum_verification=True)
+
+        def read() -> pa.Table:
+            with self.open(key) as file:
+                return pq.read_table(file, columns=columns, page_checksum_verification=True)
+
+        with damage_named(key):
+            return self._patiently(read)
+
+    def iterate_tables(self, key: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Read a Parquet object one row group after the other, in bounded memory.
+
+        Raises:
+            DamagedObject: its bytes are not those that were written.
+        """
+        with (
+            self.on_disk(key) as path,
+            damage_named(key),
+            pq.ParquetFile(path, page_checksum_verification=True) as file,
+        ):
+            for group in range(file.num_row_groups):
+                yield file.read_row_group(group, columns=columns)
+
+    @contextmanager
+    def on_disk(self, key: str) -> Iterator[Path]:
+        """An object as a file of this machine: itself where it is one, else a copy for a while."""
+        if self.is_local:
+            yield Path(self.path(key))
+            return
+        with local_file(Path(key).suffix) as path:
+            self._patiently(lambda: self.filesystem.get_file(self.path(key), str(path)))
+            yield path
 
     def publish_bytes(self, key: str, content: bytes) -> None:
         """Write a small object in one piece."""
@@ -123,7 +187,7 @@ class Store:
         """
         target = self.path(key)
         if not self.is_local:
-            self.filesystem.put_file(str(source), target)
+            self._patiently(lambda: self.filesystem.put_file(str(source), target))
             self.filesystem.invalidate_cache()
             return
         Path(target).parent.mkdir(parents=True, exist_ok=True)
@@ -138,6 +202,17 @@ class Store:
         """Remove one object, or everything below a prefix; nothing there is no error."""
         if self.filesystem.exists(self.path(key)):
             self.filesystem.rm(self.path(key), recursive=True)
+
+    def _patiently(self, action: Callable[[], T]) -> T:
+        """Do something that may be done twice, again when the store's server stumbles."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                return action()
+            except Exception as error:
+                if self.is_local or attempt == TRIES or not may_pass(error):
+                    raise
+                time.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
+        raise AssertionError("unreachable: the last try returns or raises")
 
     def probe(self) -> None:
         """Write, read and delete a small object.
@@ -158,6 +233,16 @@ class Store:
             ) from error
 
 
+def may_pass(error: Exception) -> bool:
+    """Whether a storage error may be gone at the next try: not what is missing, refused or full."""
+    if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | ImportError):
+        return False
+    if isinstance(error, OSError):
+        return error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG)
+    # Storage libraries have errors of their own: botocore's, aiohttp's, google's.
+    return not isinstance(error, ValueError | TypeError | AttributeError | KeyError)
+
+
 @contextmanager
 def local_file(suffix: str = "") -> Iterator[Path]:
     """A path on the local disk to finish a file in; it is gone afterwards."""
@@ -166,10 +251,14 @@ def local_file(suffix: str = "") -> Iterator[Path]:
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table in the one way the project writes Parquet (zstd, fixed row groups).
+    """Write a table in the one way the project writes Parquet (zstd, fixed row groups)."""
+    with parquet_writer(path, table.schema) as writer:
+        writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+
+
+def parquet_writer(path: Path, schema: pa.Schema) -> Any:
+    """A Parquet file to write tables to, one after the other.
 
     Pages carry checksums, because a flipped bit in a list of ids is another valid id.
     """
-    pq.write_table(
-        table, path, compression="zstd", row_group_size=ROWS_PER_GROUP, write_page_checksum=True
-    )
+    return pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True)

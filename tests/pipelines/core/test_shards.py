@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,50 @@ def test_ray_and_inline_write_the_same_bytes(tmp_path: Path, local_ray: None) ->
         run_step(step(tmp_path), units(7), target, "r", inline=inline, quiet=True)
 
     assert written(stores[0]) == written(stores[1])
+
+
+class Tickets:
+    """Hands out numbers, each once."""
+
+    def __init__(self, first: int) -> None:
+        self.next = first
+
+    def take(self) -> int:
+        self.next += 1
+        return self.next - 1
+
+
+def take_three(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
+    for _ in range(3):
+        attempt.counters[f"ticket.{attempt.shared.call('take')}"] += 1
+
+
+@pytest.mark.parametrize("inline", [True, pytest.param(False, marks=pytest.mark.ray)])
+def test_units_share_one_object_wherever_they_run(
+    store: Store, inline: bool, request: pytest.FixtureRequest
+) -> None:
+    if not inline:
+        request.getfixturevalue("local_ray")
+    step = Step("tickets", 1, "out", {}, take_three, shared=partial(Tickets, 100))
+
+    record = run_step(step, units(5), store, "r", inline=inline, quiet=True)
+
+    assert record.counters == {f"ticket.{n}": 1 for n in range(100, 115)}
+
+
+def test_many_finished_units_are_known_from_one_listing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = units(100)
+    run_step(step(tmp_path), many, store, "r", inline=True, quiet=True)
+    lost = Path(store.path(store.keys("out")[-1]))
+    assert lost.suffix == ".parquet"
+    lost.unlink()
+    asked = []
+    size = Store.size
+    monkeypatch.setattr(Store, "size", lambda self, key: asked.append(key) or size(self, key))
+
+    record = run_step(step(tmp_path), many, store, "r", inline=True, quiet=True)
+
+    assert (record.units, record.reused) == (100, 99)
+    assert asked == [], "no output is asked for by itself"

@@ -1,0 +1,43 @@
+"""A stage of a run as its code sees it: earlier stages' records in, steps run, one record out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipelines.core.manifest import StageRecord, read_stage
+from pipelines.core.shards import Step, Unit, run_step
+from pipelines.core.store import Store
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """One stage being run. A stage is one or more steps, each over many units.
+
+    The last step has the stage's name, and its record is the stage's; the steps before it are
+    named `STAGE-something`.
+    """
+
+    store: Store
+    run_name: str
+    inline: bool = False
+    """Do the work in this process, without Ray."""
+    quiet: bool = False
+
+    def record(self, stage: str) -> StageRecord:
+        """The record of an earlier stage of this run.
+
+        Raises:
+            FileNotFoundError: it has not finished.
+        """
+        return read_stage(self.store, self.run_name, stage)
+
+    def run(self, step: Step, units: Sequence[Unit]) -> StageRecord:
+        """Do the unfinished units of a step.
+
+        Raises:
+            StageFailed: units failed; they are named.
+        """
+        return run_step(
+            step, units, self.store, self.run_name, inline=self.inline, quiet=self.quiet
+        )
