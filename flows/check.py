@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from flows.config import RunConfig, to_toml
@@ -22,6 +22,9 @@ what cannot work before anything is fetched."""
 CHARACTERS_PER_BYTE = {"warc": 0.5, "wet": 3.0, "wikipedia": 4.0}
 """Most text behind a compressed byte, by what a shard holds. Common Crawl's own files of 1 GB WARC
 give about 180 MB of WET text, 65 MB compressed."""
+
+SIZES_ASKED = 16
+"""Of so many files at most the size is asked: a snapshot lists 90,000."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def preflight(config: RunConfig) -> CheckResult:
     from pipelines.identify_language import known_languages
     from pipelines.sources import list_shards  # both are heavy: only a check needs them
 
-    notes = check_languages(config, known_languages())
+    notes = check_languages(config, known_languages(config.language_identification))
     check_tasks(config.finetuning, config.packing.length)
     store = Store(config.store.url)
     store.probe()
@@ -137,26 +140,83 @@ def language_of_wiki(wiki: str) -> str | None:
         return None
 
 
-def check_vocabulary_size(size: int, shards: Sequence[Shard]) -> None:
+def size_on_server(shard: Shard) -> int | None:
+    """Ask for the size of a listed file.
+
+    Raises:
+        ConfigError: the server lists it and does not give it.
+    """
+    from pipelines.sources.fetch import FetchError, file_info
+
+    try:
+        return file_info(shard.url).size
+    except FetchError as error:
+        raise ConfigError(f"sources: a listed file cannot be read: {error}") from error
+
+
+def check_vocabulary_size(
+    size: int,
+    shards: Sequence[Shard],
+    ask: Callable[[Shard], int | None] = size_on_server,
+) -> None:
     """Refuse a vocabulary that the listed bytes cannot support.
+
+    Lists of a crawl do not say how large its files are: a few, evenly spread, are asked for, and
+    the others taken to be as large as those on average.
 
     Raises:
         ConfigError: with the largest size that the bytes allow. Unknown sizes refuse nothing.
     """
-    characters = 0.0
-    for shard in shards:
-        rate = CHARACTERS_PER_BYTE.get(shard.options.get("format", shard.kind))
-        if rate is None or shard.size is None:
-            return
-        characters += shard.size * rate
+    found = bytes_by_content(shards, ask)
+    if found is None or not shards:
+        return
+    characters = sum(count * CHARACTERS_PER_BYTE[content] for content, count in found.items())
     largest = int(characters) // CHARACTERS_PER_PIECE
-    if shards and size > largest:
-        listed = sum(shard.size or 0 for shard in shards)
+    if size > largest:
+        guessed = "about " if any(shard.size is None for shard in shards) else ""
         raise ConfigError(
-            f"vocabulary.size = {size}: the sources' {listed:,} compressed bytes hold too little "
-            f"text for so many pieces; set vocabulary.size below {largest} (the vocabulary stage "
-            "finds the exact limit, which is lower), or add sources"
+            f"vocabulary.size = {size}: the sources' {guessed}{sum(found.values()):,.0f} "
+            "compressed bytes hold too little text for so many pieces; set vocabulary.size below "
+            f"{largest} (the vocabulary stage finds the exact limit, which is lower), or add "
+            "sources"
         )
+
+
+def bytes_by_content(
+    shards: Sequence[Shard], ask: Callable[[Shard], int | None]
+) -> dict[str, float] | None:
+    """Compressed bytes by what shards hold (a key of CHARACTERS_PER_BYTE), None if unknown.
+
+    At most SIZES_ASKED shards are asked for, however many have no size.
+    """
+    groups: dict[str, list[Shard]] = {}
+    for shard in shards:
+        groups.setdefault(shard.options.get("format", shard.kind), []).append(shard)
+    if not groups.keys() <= CHARACTERS_PER_BYTE.keys():
+        return None
+    unknown = {
+        content: [shard for shard in group if shard.size is None]
+        for content, group in groups.items()
+    }
+    in_all = sum(map(len, unknown.values()))
+    some = sum(bool(group) for group in unknown.values())
+    found: dict[str, float] = {}
+    for content, group in groups.items():
+        found[content] = float(sum(shard.size or 0 for shard in group))
+        if missing := unknown[content]:
+            share = 1 + (SIZES_ASKED - some) * len(missing) // in_all
+            sizes = [ask(shard) for shard in evenly_spread(missing, share)]
+            known = [size for size in sizes if size is not None]
+            if len(known) < len(sizes):
+                return None
+            found[content] += sum(known) / len(known) * len(missing)
+    return found
+
+
+def evenly_spread(shards: Sequence[Shard], count: int) -> list[Shard]:
+    """`count` shards (or all, if there are fewer), the first and others at equal distances."""
+    count = min(count, len(shards))
+    return [shards[number * len(shards) // count] for number in range(count)]
 
 
 def summarise(shards: Sequence[Shard]) -> list[SourceLine]:

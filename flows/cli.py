@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
+from flows.language_command import language
 from flows.stages import DEFAULT_DEPLOYMENT, FLOW_NAME
 from pipelines.core.config import ConfigError
 
@@ -197,6 +198,50 @@ def fill_mask(
             raise ConfigError(str(error)) from None
         for token, probability, sentence in guesses:
             say(f"{probability:7.2%}  {token!r}  {sentence}")
+
+
+@app.command()
+def documents(  # noqa: PLR0913 - its parameters are its options
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, URLs, or -.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="A file, or - for the terminal.")],
+    file_format: Annotated[
+        Literal["jsonl", "parquet"] | None,
+        typer.Option("--format", help="By default by its name."),
+    ] = None,
+    languages: Annotated[str | None, typer.Option(help="Keep only these: sw,yo.")] = None,
+    rejects: Annotated[str | None, typer.Option(help="A file for what is dropped.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Write so many documents.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace files that are there.")] = False,
+    file: File = None,
+    settings: Settings = None,
+) -> None:
+    """Read files into documents, with languages, filters and duplicates, without a cluster."""
+    from flows.documents_command import Wanted, run_documents
+    from flows.processes import interrupted_by_any_signal
+
+    with _errors(), interrupted_by_any_signal():
+        wanted = Wanted(output, file_format, rejects, limit, overwrite)
+        tags = [tag.strip() for tag in (languages or "").split(",") if tag.strip()]
+        run_documents(inputs, wanted, languages=tags, file=file, settings=settings or ())
+
+
+@app.command()
+def filters(
+    run: Annotated[str, typer.Argument(help="Name of a run whose extract stage has finished.")],
+    file: File = None,
+    settings: Settings = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Read so many shards.")] = None,
+    store: StoreUrl = None,
+) -> None:
+    """Show what filters would drop of a run's documents. Writes nothing."""
+    from flows.filters_command import show_filters
+    from flows.status import store_of
+
+    with _errors():
+        show_filters(store_of(store), run, file, settings or (), sample)
+
+
+app.command()(language)
 
 
 def main() -> None:

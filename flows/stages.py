@@ -44,6 +44,7 @@ STAGES: tuple[Stage, ...] = (
     _data("extract", "read the sources' files and identify each document's language"),
     _data("filter", "drop documents that are not running text"),
     _data("deduplicate", "drop repeated documents and paragraphs"),
+    _data("perplexity", "score documents by an n-gram model of their language"),
     _data("balance", "compute each language's share, q_i = p_i^alpha / sum_j p_j^alpha"),
     _data("vocabulary", "train the Unigram vocabulary on a balanced sample"),
     _data("pack", "encode, pack and mask sequences; hold some out"),
@@ -52,9 +53,17 @@ STAGES: tuple[Stage, ...] = (
     _model("finetune", "train and score the heads"),
     Stage("report", ("-m", "flows.report"), "write the page of the run"),
 )
-"""Every stage of a run. A stage starts only when the one before it has succeeded."""
+"""Every stage there is. A stage starts only when the one before it has succeeded."""
 
 
 def stages_of(config: RunConfig) -> tuple[Stage, ...]:
-    """The stages a run goes through: without a task there is nothing to fine-tune."""
-    return tuple(stage for stage in STAGES if stage.name != "finetune" or config.finetuning)
+    """The stages a run goes through: those that its settings leave nothing to do are not there."""
+    unwanted = {
+        name
+        for name, wanted in (
+            ("perplexity", config.perplexity.enabled),
+            ("finetune", bool(config.finetuning)),
+        )
+        if not wanted
+    }
+    return tuple(stage for stage in STAGES if stage.name not in unwanted)

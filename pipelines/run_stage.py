@@ -6,6 +6,7 @@ record, plans the units of its steps, and hands them to the shard runner.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 
@@ -15,9 +16,11 @@ from pipelines.core.driver import drive
 from pipelines.core.manifest import StageRecord, read_json, read_manifests
 from pipelines.core.stages import StageRun
 from pipelines.core.store import Store
-from pipelines.deduplicate.exact import deduplicate_step, deduplicate_units
-from pipelines.extract import extract_step, extract_units
+from pipelines.deduplicate import stage as deduplication
+from pipelines.extract.stage import extract_step, extract_units
 from pipelines.filters import filter_step, filter_units
+from pipelines.filters.derived import is_derived, with_derived
+from pipelines.ngrams.stage import score_perplexity
 from pipelines.pack_sequences import pack_step, pack_units
 from pipelines.rebalance import balance_step, balance_units
 from pipelines.sources import list_shards
@@ -30,9 +33,16 @@ def extract(stage: StageRun, config: DataConfig) -> StageRecord:
 
 
 def filter_documents(stage: StageRun, config: DataConfig) -> StageRecord:
-    """One unit an extracted shard."""
-    extracted = read_manifests(stage.store, stage.record("extract"))
-    return stage.run(filter_step(config), filter_units(extracted))
+    """One unit an extracted shard; thresholds that the data set are found before."""
+    record = stage.record("extract")
+    extracted = read_manifests(stage.store, record)
+    notes: list[str] = []
+    if any(is_derived(section) for section in config.filters):
+        scores = stage.store.read_many(o.path for o in record.outputs_of(part="scores"))
+        histograms = [json.loads(scores[key]) for key in sorted(scores)]
+        filters = with_derived(config.filters, histograms, notes)
+        config = config.model_copy(update={"filters": filters})
+    return stage.run(filter_step(config), filter_units(extracted), notes=notes)
 
 
 def deduplicate(stage: StageRun, config: DataConfig) -> StageRecord:
@@ -43,7 +53,13 @@ def deduplicate(stage: StageRun, config: DataConfig) -> StageRecord:
             "no document passed the filters: look at the rejects and their reasons in "
             "corpus/kept, and at filters, language_identification and run.languages"
         )
-    return stage.run(deduplicate_step(config), deduplicate_units(kept))
+    return deduplication.deduplicate(stage, config, kept)
+
+
+def perplexity(stage: StageRun, config: DataConfig) -> StageRecord:
+    """Models of each language, and every document's perplexity."""
+    unique = stage.record("deduplicate").outputs_of(part="unique")
+    return score_perplexity(stage, config, unique)
 
 
 def balance(stage: StageRun, config: DataConfig) -> StageRecord:
@@ -72,13 +88,14 @@ def pack(stage: StageRun, config: DataConfig) -> StageRecord:
 
 def unique_documents(stage: StageRun, config: DataConfig) -> StageRecord:
     """The record of the stage that the corpus comes out of."""
-    return stage.record("deduplicate")
+    return stage.record("perplexity" if config.perplexity.enabled else "deduplicate")
 
 
 STAGES: dict[str, Callable[[StageRun, DataConfig], StageRecord]] = {
     "extract": extract,
     "filter": filter_documents,
     "deduplicate": deduplicate,
+    "perplexity": perplexity,
     "balance": balance,
     "vocabulary": vocabulary,
     "pack": pack,

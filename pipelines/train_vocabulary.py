@@ -11,39 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import sentencepiece as spm
-from sentencepiece import sentencepiece_model_pb2
 
 from pipelines.config import DataConfig, VocabularySection
 from pipelines.core.config import ConfigError
 from pipelines.core.hashing import stable_fraction
 from pipelines.core.manifest import Output, read_json
 from pipelines.core.masking import Ids
-from pipelines.core.records import PARAGRAPH_BREAK
 from pipelines.core.shards import Attempt, Step, Unit
 from pipelines.core.store import Store, local_file
 from pipelines.core.tokenizer_file import tokenizer_json
+from pipelines.core.unigram import MAX_LINE_BYTES, lines_of, without_paths
 from pipelines.core.vocabulary import UNK_ID, Vocabulary
-
-MAX_LINE_BYTES = 4000
-"""SentencePiece leaves out lines above 4,192 bytes; longer ones are split before it sees them."""
-
-
-def lines_of(text: str) -> Iterator[str]:
-    """The lines of a document as SentencePiece will see them, none above MAX_LINE_BYTES bytes.
-
-    Longer lines are split at blanks where there are any, else between characters.
-    """
-    for paragraph in text.split(PARAGRAPH_BREAK):
-        for line in paragraph.splitlines():
-            line = line.replace("\0", "").strip()
-            while len(line.encode("utf-8")) > MAX_LINE_BYTES:
-                head = line.encode("utf-8")[:MAX_LINE_BYTES].decode("utf-8", errors="ignore")
-                blank = head.rfind(" ")
-                cut = blank if blank > 0 else len(head)
-                yield line[:cut]
-                line = line[cut:].lstrip()
-            if line:
-                yield line
 
 
 def copies(share_wanted: float, seed: int, *stable_id: Any) -> int:
@@ -101,14 +79,6 @@ def train(sample: Path, section: VocabularySection) -> bytes:
         except RuntimeError as error:
             raise _explained(error, section) from error
         return without_paths(prefix.with_suffix(".model").read_bytes())
-
-
-def without_paths(model: bytes) -> bytes:
-    """The model without the names of the trainer's temporary files, so that equal is equal."""
-    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
-    proto.trainer_spec.ClearField("input")
-    proto.trainer_spec.ClearField("model_prefix")
-    return bytes(proto.SerializeToString(deterministic=True))
 
 
 def _explained(error: RuntimeError, section: VocabularySection) -> Exception:

@@ -13,6 +13,7 @@ FUNNEL = (
     ("extract", "documents", "bytes"),
     ("filter", "kept", "kept_bytes"),
     ("deduplicate", "documents", "bytes"),
+    ("perplexity", "documents", "bytes"),
 )
 """Stages that pass documents on, and their counters (by language) of documents and bytes."""
 

@@ -8,13 +8,27 @@ from pydantic import Field, field_validator
 
 from pipelines.config.base import PositiveInt, Sha256, Share
 from pipelines.config.corpus import DeduplicationSection, NearSection, PerplexitySection
-from pipelines.config.documents import ExtractionSection, FilterBase, LanguageIdentificationSection
+from pipelines.config.documents import ExtractionSection, LanguageIdentificationSection
+from pipelines.config.filter_base import FilterBase
 from pipelines.config.filters import (
+    BulletsFilter,
     FilterConfig,
+    LanguageScoreFilter,
     LengthFilter,
     LettersFilter,
+    LineQualityFilter,
     RepetitionFilter,
+    ReplacementCharactersFilter,
     ScriptFilter,
+    StopWordsFilter,
+    SymbolsFilter,
+    WordLengthFilter,
+)
+from pipelines.config.page_filters import (
+    LinesFilter,
+    PersonalDataFilter,
+    RobotsFilter,
+    UrlBlocklistFilter,
 )
 from pipelines.config.sequences import (
     BalanceSection,
@@ -41,6 +55,7 @@ __all__ = [
     "DATASET_FORMATS",
     "SAMPLE_MIRROR",
     "BalanceSection",
+    "BulletsFilter",
     "CommonCrawlSource",
     "DataConfig",
     "DeduplicationSection",
@@ -50,23 +65,33 @@ __all__ = [
     "FilterConfig",
     "HuggingFaceSource",
     "LanguageIdentificationSection",
+    "LanguageScoreFilter",
     "LengthFilter",
     "LettersFilter",
+    "LineQualityFilter",
+    "LinesFilter",
     "LocalFilesSource",
     "MaskingSection",
     "NearSection",
     "PackingSection",
     "PerplexitySection",
+    "PersonalDataFilter",
     "PositiveInt",
     "RepetitionFilter",
+    "ReplacementCharactersFilter",
+    "RobotsFilter",
     "RunSection",
     "ScriptFilter",
     "Sha256",
     "Share",
     "SourceConfig",
+    "StopWordsFilter",
     "StoreSection",
+    "SymbolsFilter",
+    "UrlBlocklistFilter",
     "VocabularySection",
     "WikipediaSource",
+    "WordLengthFilter",
     "read_data_config",
 ]
 

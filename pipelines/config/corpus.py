@@ -17,7 +17,7 @@ class NearSection(Config):
     """Whether near-duplicate documents are dropped, beside exact ones."""
     jaccard_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.8
     """Two documents that share this much of their shingles should be found. Where `bands` is not
-    given, bands and rows are chosen so that the detection curve is steepest here."""
+    given, bands get as many rows as still find such a pair with a probability of 0.9 or more."""
     hashes: Annotated[int, Field(ge=1, le=1024)] = 112
     """MinHash values of a document. FineWeb: 112."""
     bands: PositiveInt | None = None
@@ -25,7 +25,8 @@ class NearSection(Config):
     rows_per_band: PositiveInt | None = None
     """Values in a group; bands x rows_per_band must be `hashes`."""
     shingle_words: PositiveInt = 5
-    """Words in a shingle; characters where words are not separated by blanks."""
+    """Words in a shingle; characters where words are not separated by blanks. A document with
+    fewer is not compared, and counted; it can still be an exact duplicate. FineWeb: 5."""
 
     @model_validator(mode="after")
     def _bands_fit(self) -> NearSection:
@@ -48,12 +49,13 @@ class DeduplicationSection(Config):
     """Which document of a cluster of near-duplicates survives: the first (older snapshots first,
     then by name and offset), the longest, or the one with the highest language score."""
     min_characters: PositiveInt = 20
-    """A document that keeps less text than this after deduplication is dropped."""
+    """A document that lost paragraphs and keeps less text than this is dropped. One that lost
+    nothing stays, however short: how short a document may be is for the filters to say."""
     base_run: str | None = None
     """A finished run of this store: its unique documents stay as they are, and only what is new is
     compared, with itself and with them."""
     keys_per_partition: PositiveInt = 4_000_000
-    """Hash keys that one worker holds at a time (about 150 bytes each)."""
+    """Hash keys that one worker holds at a time (about 150 bytes each). It changes no document."""
     near: NearSection = NearSection()
 
 
@@ -65,7 +67,9 @@ class PerplexitySection(Config):
     order: Annotated[int, Field(ge=1, le=7)] = 5
     """Length of the n-grams. CCNet: 5."""
     smoothing: Literal["add_k", "good_turing", "katz", "kneser_ney"] = "kneser_ney"
-    """kneser_ney: interpolated, modified (Chen and Goodman 1998)."""
+    """kneser_ney: interpolated, modified (Chen and Goodman 1998). good_turing and katz give one
+    unknown word all that unseen words have together; take them with min_count of 2 or more, else
+    documents of unknown words look good."""
     k: Annotated[float, Field(gt=0)] = 1.0
     """add_k: what is added to every count."""
     tokens: Literal["words", "characters", "pieces"] = "pieces"
@@ -78,8 +82,14 @@ class PerplexitySection(Config):
     """Which documents the models are trained on. CCNet: Wikipedia."""
     max_training_documents: PositiveInt = 1_000_000
     """Documents of a language, drawn by the run's seed. CCNet: 1,000,000."""
+    max_training_bytes: PositiveInt = 50_000_000
+    """UTF-8 bytes of a language, drawn the same way. It bounds the memory of the worker that makes
+    the model: at order 5, 0.5 GB for 10 MB, 0.95 GB for 26 MB, about 1.5 GB for 50 MB."""
     min_training_characters: PositiveInt = 20_000
     """Languages with less text get no model; their documents get no score, and are counted."""
+    scorer: Literal["built_in", "kenlm"] = "built_in"
+    """What scores the documents; kenlm is optional (the extra `kenlm`), reads the model's ARPA
+    file, and gives the same within 1e-4 in log10. It knows no models of order 1."""
     head_percentile: Annotated[float, Field(gt=0, lt=100)] = 30.0
     """Documents of a language below this percentile of perplexity are its head. CCNet: 30."""
     middle_percentile: Annotated[float, Field(gt=0, lt=100)] = 60.0
@@ -96,4 +106,6 @@ class PerplexitySection(Config):
     def _percentiles_rise(self) -> PerplexitySection:
         if self.head_percentile >= self.middle_percentile:
             raise ValueError("head_percentile must be below middle_percentile")
+        if self.scorer == "kenlm" and self.order == 1:
+            raise ValueError("scorer 'kenlm' needs order 2 or more; take 'built_in' for order 1")
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,11 +24,14 @@ class ExtractionSection(Config):
     max_member_bytes: PositiveInt = 256_000_000
     """A gzip member or a bz2 stream that unpacks to more is taken for a bomb: skipped, counted."""
     max_nesting: PositiveInt = 1_000
-    """HTML with elements nested deeper is skipped and counted."""
+    """HTML with elements nested deeper is skipped and counted. resiliparse 2.0 crashes on no depth
+    (100,000 tried), but its time grows with the square of nested div elements: 0.03 s at 1,000,
+    3 s at 10,000."""
     max_page_seconds: Annotated[float, Field(gt=0)] = 10.0
-    """trafilatura: a page that takes longer is skipped and counted."""
+    """A page that computes longer in the child process is skipped and counted. All pages go through
+    it with trafilatura, those longer than 131,072 characters with resiliparse."""
     max_page_megabytes: PositiveInt = 1_500
-    """trafilatura: memory of the child process; a page that needs more is skipped and counted."""
+    """Address space of that child process; a page that needs more is skipped and counted."""
     min_characters: PositiveInt = 20
     """Documents with less text are skipped and counted."""
 
@@ -51,8 +54,14 @@ class LanguageIdentificationSection(Config):
     """Below this score a document is `und`. CCNet: 0.5."""
     min_score_by_language: dict[str, Share] = {}
     """Other thresholds for some languages: {"sw": 0.3}."""
-    max_characters: PositiveInt = 4000
-    """The identifier sees at most so many characters from the middle of a text."""
+    min_paragraph_characters: PositiveInt = 60
+    """paragraph: shorter ones are not judged; they share the fate of the paragraphs around them."""
+    min_paragraph_score: Share = 0.8
+    """paragraph: with at least this score in another language a paragraph is taken out."""
+    max_characters: PositiveInt = 1000
+    """The identifier sees at most so many characters from the middle of a text. Measured with
+    lid.176 on 2,531 documents of 4,000 characters in 90 languages: 1,000 of them give 87.0 % right
+    in a third of the time that all of them take, which give 87.6 %."""
 
     @field_validator("min_score_by_language")
     @classmethod
@@ -66,29 +75,4 @@ class LanguageIdentificationSection(Config):
             raise ValueError('model = "fasttext_file" needs path and sha256')
         if not wants_file and (self.path or self.sha256):
             raise ValueError(f'path and sha256 belong to model = "fasttext_file", not {self.model}')
-        return self
-
-
-class FilterBase(Config):
-    """What all filters have."""
-
-    by_language: dict[str, dict[str, Any]] = {}
-    """Other settings of this filter for some languages: {"th": {"min_characters": 50}}."""
-
-    @model_validator(mode="after")
-    def _overrides_are_settings(self) -> FilterBase:
-        for tag, settings in self.by_language.items():
-            normalise(tag)
-            if {"kind", "by_language"} & settings.keys():
-                raise ValueError(f"by_language.{tag} cannot set kind or by_language")
-            kept = self.model_dump(exclude={"by_language"})
-            type(self).model_validate({**kept, **settings})
-        return self
-
-    def for_language(self, tag: str) -> FilterBase:
-        """This section as it is for a language."""
-        for given, settings in self.by_language.items():
-            if normalise(given) == tag:
-                kept = self.model_dump(exclude={"by_language"})
-                return type(self).model_validate({**kept, **settings})
         return self

@@ -23,7 +23,7 @@ class FetchingSection(Config):
     requests_per_second: Annotated[float, Field(gt=0)] = 20.0
     """Requests to one host, over all workers together."""
     tries: Annotated[int, Field(ge=1, le=100)] = 8
-    """Tries for one file before its shard fails."""
+    """Tries for one file before its shard fails; on status 403 never more than 4."""
     first_pause_seconds: Annotated[float, Field(gt=0)] = 1.0
     """Pause after the first refusal (429, 403, 503, SlowDown); for all workers; it grows."""
     longest_pause_seconds: Annotated[float, Field(gt=0)] = 300.0
@@ -60,14 +60,16 @@ class WikipediaSource(Config):
 
     kind: Literal["wikipedia"]
     wikis: Annotated[list[str], Field(min_length=1)]
-    """Codes as the dump server writes them: ["sw", "simple", "zh_yue"]."""
+    """Codes as the dump server writes them, or language tags: ["sw", "simple", "zh_yue", "nb"]."""
     date: Annotated[str, Field(pattern=r"^(\d{8}|latest)$")]
-    """Dump date, YYYYMMDD, or "latest"."""
+    """Dump date, YYYYMMDD, or "latest": the date of the newest whole dump, where the server says
+    it."""
     server: str = "https://dumps.wikimedia.org"
     """Base URL, or "sample-mirror"."""
     range_megabytes: PositiveInt = 128
     """A multistream file larger than this is shared by several workers, so many compressed
-    megabytes each, along the streams that its index lists."""
+    megabytes (10^6 bytes) each, along the streams that its index lists. Without an index it is one
+    shard. A document's identity does not depend on it."""
 
 
 class HuggingFaceSource(Config):
@@ -101,7 +103,8 @@ class LocalFilesSource(Config):
     paths: Annotated[list[str], Field(min_length=1)]
     """Files or globs, any fsspec URL."""
     format: Literal["auto", "jsonl", "parquet", "text", "html", "warc", "wet", "wikipedia"] = "auto"
-    """auto goes by the file's ending."""
+    """auto goes by the file's ending, else by its first bytes. A text or HTML file is one document;
+    a text file of one document a line is read by hugging_face with dataset = "text"."""
     text_column: str = "text"
     """JSONL, Parquet: the field that holds the text."""
     url_column: str | None = "url"

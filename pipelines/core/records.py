@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -41,14 +42,16 @@ class Document:
     """One text with where it came from. `text` is as found: never lower-cased, joiners kept."""
 
     id: str
-    """digest(source, shard name, offset): the same in every run."""
+    """A digest of source, file name and offset (and the page's number in a dump): the same in every
+    run."""
     text: str
     """UTF-8 text; paragraphs are separated by one blank line."""
     source: str
     url: str
     shard: str
     offset: int
-    """Byte offset of the record in the uncompressed shard, or the page number of a dump."""
+    """Byte offset of the record in the uncompressed shard (of the page's bz2 stream in a dump), or
+    the number of the row."""
     language: str = UNKNOWN_LANGUAGE
     language_score: float = 0.0
     language_second: str = UNKNOWN_LANGUAGE
@@ -82,6 +85,8 @@ DOCUMENT_SCHEMA = pa.schema(
     ]
 )
 
+PLAIN_COLUMNS = [f.name for f in DOCUMENT_SCHEMA if f.name not in ("metadata", "paragraph_offsets")]
+
 REJECT_SCHEMA = DOCUMENT_SCHEMA.append(pa.field("reason", pa.string(), nullable=False))
 
 
@@ -89,7 +94,7 @@ def paragraph_offsets(text: str) -> list[int]:
     """Character offsets at which the paragraphs of `text` begin."""
     offsets, position = [], 0
     for part in text.split(PARAGRAPH_BREAK):
-        if part.strip():
+        if part and not part.isspace():
             offsets.append(position)
         position += len(part) + len(PARAGRAPH_BREAK)
     return offsets
@@ -99,16 +104,17 @@ def documents_to_table(
     documents: Iterable[Document], reasons: Iterable[str] | None = None
 ) -> pa.Table:
     """Lay documents out as an Arrow table (DOCUMENT_SCHEMA, or REJECT_SCHEMA with `reasons`)."""
-    rows = []
-    for document in documents:
-        row = asdict(document)
-        row["metadata"] = sorted(document.metadata.items())
-        row["paragraph_offsets"] = paragraph_offsets(document.text)
-        rows.append(row)
-    if reasons is None:
-        return pa.Table.from_pylist(rows, schema=DOCUMENT_SCHEMA)
-    rows = [{**row, "reason": reason} for row, reason in zip(rows, reasons, strict=True)]
-    return pa.Table.from_pylist(rows, schema=REJECT_SCHEMA)
+    members = list(documents)
+    schema = DOCUMENT_SCHEMA if reasons is None else REJECT_SCHEMA
+    columns: dict[str, list[Any]] = {
+        name: [getattr(document, name) for document in members] for name in PLAIN_COLUMNS
+    }
+    columns["metadata"] = [sorted(document.metadata.items()) for document in members]
+    columns["paragraph_offsets"] = [paragraph_offsets(document.text) for document in members]
+    if reasons is not None:
+        columns["reason"] = list(reasons)
+    arrays = [pa.array(columns[field.name], type=field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def table_to_documents(table: pa.Table) -> list[Document]:

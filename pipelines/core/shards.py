@@ -145,8 +145,12 @@ def run_step(
     *,
     inline: bool = False,
     quiet: bool = False,
+    notes: Sequence[str] = (),
 ) -> StageRecord:
     """Do all unfinished units and write the run's record of the stage, last.
+
+    Args:
+        notes: what a person should know of the step as a whole; units add their own.
 
     Raises:
         StageFailed: one or more units failed; each is named, the others are kept.
@@ -180,18 +184,18 @@ def run_step(
     if failures:
         failures.sort(key=lambda failure: failure.key)
         raise StageFailed(step.name, failures, finished=len(done))
-    for _, manifest in done.values():
-        for note in manifest.notes:
-            progress.note(note)
-    progress.close()
     results = [done[unit.key] for unit in units]
+    all_notes = [*notes, *(note for _, manifest in results for note in manifest.notes)]
+    for note in all_notes:
+        progress.note(note)
+    progress.close()
     record = StageRecord(
         stage=step.name,
         binding_id=digest(step.name, [step.binding(unit).id for unit in units])[:16],
         manifests=[key for key, _ in results],
         outputs=[output for _, manifest in results for output in manifest.outputs],
         counters=total(manifest.counters for _, manifest in results),
-        notes=[note for _, manifest in results for note in manifest.notes],
+        notes=all_notes,
         seconds=round(time.monotonic() - began, 3),
         units=len(units),
         reused=reused,

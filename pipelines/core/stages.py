@@ -32,12 +32,21 @@ class StageRun:
         """
         return read_stage(self.store, self.run_name, stage)
 
-    def run(self, step: Step, units: Sequence[Unit]) -> StageRecord:
+    def run(self, step: Step, units: Sequence[Unit], notes: Sequence[str] = ()) -> StageRecord:
         """Do the unfinished units of a step.
+
+        Args:
+            notes: what a person should know of the step as a whole.
 
         Raises:
             StageFailed: units failed; they are named.
         """
         return run_step(
-            step, units, self.store, self.run_name, inline=self.inline, quiet=self.quiet
+            step,
+            units,
+            self.store,
+            self.run_name,
+            inline=self.inline,
+            quiet=self.quiet,
+            notes=notes,
         )

@@ -117,6 +117,11 @@ class Store:
         """Read a whole object."""
         return bytes(self._patiently(lambda: self.filesystem.cat_file(self.path(key))))
 
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        """Bytes [start, stop) of an object; fewer where it ends before."""
+        path = self.path(key)
+        return bytes(self._patiently(lambda: self.filesystem.cat_file(path, start=start, end=stop)))
+
     def read_many(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Read small objects, many at once where the store can; those not there are left out."""
         paths = {self.path(key): key for key in keys}

@@ -10,9 +10,16 @@ from pipelines.core.records import Shard
 from pipelines.sources.base import Source, base_url
 from pipelines.sources.common_crawl import CommonCrawl
 from pipelines.sources.fetch import FetchError
+from pipelines.sources.hugging_face import HuggingFace
+from pipelines.sources.local_files import LocalFiles
 from pipelines.sources.wikipedia import Wikipedia
 
-SOURCES: dict[str, Source] = {"common_crawl": CommonCrawl(), "wikipedia": Wikipedia()}
+SOURCES: dict[str, Source] = {
+    "common_crawl": CommonCrawl(),
+    "wikipedia": Wikipedia(),
+    "hugging_face": HuggingFace(),
+    "local_files": LocalFiles(),
+}
 """By the `kind` of a source's configuration."""
 
 SAMPLE_MIRROR_VARIABLE = "BABELMILL_SAMPLE_MIRROR"
@@ -24,7 +31,8 @@ def list_shards(config: DataConfig) -> list[Shard]:
     once.
 
     Raises:
-        ConfigError: a source cannot be listed; names the setting, the address and what is right.
+        ConfigError: a source cannot be listed, or two list one name for different things; names
+            the setting, the address and what is right.
     """
     shards: dict[str, Shard] = {}
     for number, source in enumerate(config.sources):
@@ -40,7 +48,12 @@ def list_shards(config: DataConfig) -> list[Shard]:
         except ConfigError as error:
             raise ConfigError(f"{setting} ({source.kind}): {error}") from error
         for shard in found:
-            shards.setdefault(shard.name, shard)
+            known = shards.setdefault(shard.name, shard)
+            if (known.etag, known.options) != (shard.etag, shard.options):
+                raise ConfigError(
+                    f"{setting} ({source.kind}): {shard.name} is listed twice, and not for the "
+                    "same reading: take one of the two out"
+                )
     return list(shards.values())
 
 

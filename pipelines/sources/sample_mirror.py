@@ -28,7 +28,7 @@ from pipelines.core.hashing import digest, stable_uint64
 from pipelines.sources.sample_catalogues import Page, installed_versions, read_pages
 from pipelines.sources.sample_formats import SITE, warc_file, wet_file, wiki_dump
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the builder would write other bytes from the same packages."""
 WARC_SNAPSHOT, WET_SNAPSHOT = "CC-MAIN-2026-44", "CC-MAIN-2026-40"
 WARC_FILES, WET_FILES = 8, 3
@@ -97,14 +97,14 @@ def _build(root: Path) -> None:
         paths = []
         for number in range(count):
             ending = "warc.gz" if kind == "warc" else "warc.wet.gz"
-            path = (
-                f"crawl-data/{snapshot}/segments/0000000000.00/{kind}/"
-                f"{snapshot}-{number:05d}.{ending}"
-            )
-            members = pages[number::count]
+            name = f"{snapshot}-{number:05d}.{ending}"
             write = warc_file if kind == "warc" else wet_file
             stamp = WARC_TIME if kind == "warc" else WET_TIME
-            _write(root / path, write(members, path.rpartition("/")[2], stamp))
+            content = write(pages[number::count], name, stamp)
+            # A crawl's path is the identity of its file: other content, another path.
+            segment = hashlib.sha256(content).hexdigest()[:16]
+            path = f"crawl-data/{snapshot}/segments/{segment}/{kind}/{name}"
+            _write(root / path, content)
             paths.append(path)
         listing = gzip.compress(("\n".join(paths) + "\n").encode(), mtime=0)
         _write(root / f"crawl-data/{snapshot}/{kind}.paths.gz", listing)

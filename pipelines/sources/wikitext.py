@@ -4,93 +4,143 @@ A linear cleaner and not a full parser: a recursive parser takes seconds on a la
 only running text is wanted. The order is MediaWiki's own: comments first, then extension tags, then
 templates and tables, then links. What is not closed costs its own line, never the rest of the page.
 
-Left out: templates, tables, references, files, categories, links to other languages, galleries,
-formulas, and section titles (they are no sentences). Each list item is a paragraph of its own.
+Left out: templates (but those that hold words of a sentence), tables, references, files and their
+captions, categories, links to other languages, galleries, formulas (but the simplest), code blocks,
+list items of sections of notes, sources and links. Section titles are kept apart: they are no
+sentences. Each list item is a paragraph of its own. Of language variants the first is shown.
 """
 
 from __future__ import annotations
 
-import html
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-FILE_AND_CATEGORY = frozenset({"file", "image", "media", "category"})
-"""Canonical namespace names; every wiki knows them beside its own."""
+from pipelines.sources.mediawiki_names import DISAMBIGUATION, DISAMBIGUATION_TITLE, LIST_TITLE
+from pipelines.sources.wikitext_lines import split_lines
+from pipelines.sources.wikitext_links import show_links
+from pipelines.sources.wikitext_templates import convert_variants, expand
 
+CONTROL = re.compile("[\x00-\x04\r]")
 OPEN_COMMENT = re.compile(r"<!--[^\n]*")
 OPENING_COMMENT = re.compile(r"<!--")
-NOWIKI = re.compile(r"<nowiki\s*>(.*?)</nowiki\s*>|<nowiki\s*/>", re.DOTALL | re.IGNORECASE)
+SPECIAL = re.compile(r"[][{}|'=*#:;<>_~!-]")
 DROPPED_TAGS = (
-    "ref|references|math|chem|ce|gallery|timeline|syntaxhighlight|source|score|imagemap|hiero|"
-    "table|templatedata|templatestyles|graph|mapframe|maplink|includeonly|style|script|inputbox|"
-    "categorytree|section|indicator|pre|code"
+    "nowiki|ref|references|math|chem|ce|gallery|timeline|syntaxhighlight|source|score|imagemap|hiero|"
+    "templatedata|templatestyles|graph|mapframe|maplink|includeonly|style|script|inputbox|"
+    "categorytree|section|indicator|pre|code|rp|rt|rtc|choose|poll|quiz|abc|phonos|music|"
+    "dynamicpagelist|rss|charinsert|listing|xmp|ly|chart|video|svg"
 )
-EMPTY_TAG = re.compile(rf"<(?:{DROPPED_TAGS})\b(?:[^<>\"]|\"[^\"\n]{{0,500}}\")*/>", re.IGNORECASE)
-OPEN_TAG = re.compile(
-    rf"<({DROPPED_TAGS})\b(?:[^<>\"]|\"[^\"\n]{{0,500}}\")*(?<!/)>", re.IGNORECASE
-)
+ATTRIBUTES = r"\b(?:[^<>\"]|\"[^\"\n]{0,500}\")*"
+EMPTY_TAG = re.compile(rf"<(?:{DROPPED_TAGS}){ATTRIBUTES}/>", re.IGNORECASE)
+OPEN_TAG = re.compile(rf"<({DROPPED_TAGS}){ATTRIBUTES}(?<!/)>", re.IGNORECASE)
 CLOSE_TAG = {
     name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in DROPPED_TAGS.split("|")
 } | {"!--": re.compile("-->")}
 OPEN_REFERENCE = re.compile(r"<ref\b[^\n]*", re.IGNORECASE)
-QUOTED_TEXT = re.compile(
-    r"\{\{\s*(?:lang|langue|wikt-lang)\s*\|[^|{}]*\|([^{}|=]*)(?:\|[^{}]*)?\}\}"
-    r"|\{\{\s*lang-[a-z-]+\s*\|([^{}|=]*)(?:\|[^{}]*)?\}\}",
-    re.IGNORECASE,
+SIMPLE_FORMULA = re.compile(r"[\w\s+\-−=<>.,()/|*]{1,40}")
+SHORT_CODE = 60
+"""Characters; a longer piece of code, or one of several lines, is no part of a sentence."""
+
+TABLE_TAG = re.compile(r"<(/?)table\b[^<>]*>", re.IGNORECASE)
+SUPERSCRIPT = re.compile(r"<sup\b[^<>]*>\s*([+\-−–]?\d{0,4}[+\-−–]?)\s*</sup\s*>", re.IGNORECASE)
+SUPERSCRIPTS = str.maketrans("0123456789+-−–", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻")
+INLINE_BREAK = re.compile(r"<br\b[^<>]*>", re.IGNORECASE)
+BLOCK_TAG = re.compile(
+    r"</?(?:p|div|blockquote|center|poem|hr|ul|ol|dl|dt|dd|tr|td|th|caption|h[1-6])\b[^<>]*>", re.I
 )
-BRACES = re.compile(r"\{\{|\}\}|^[ \t:*#;]*\{\|(?!\})|^[ \t:*]*\|\}(?!\})", re.MULTILINE)
-EXTERNAL_LINK = re.compile(r"\[(?:https?:|ftp:|mailto:|news:)?//?[^\s\[\]<>]+[ \t]*([^\[\]\n]*)\]")
-MAIL_LINK = re.compile(r"\[mailto:\S+[ \t]*([^\[\]\n]*)\]")
-INNER_LINK = re.compile(r"\[\[([^\[\]]*)\]\]")
-INTERWIKI = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?|simple|species|commons|wikt|d|s|q|b|n|m|w")
-VARIANT = re.compile(r"-\{([^{}]*)\}-")
-BREAK_TAG = re.compile(r"<(?:br|hr)\s*/?\s*>|</(?:p|div|li|blockquote|center|poem)\s*>", re.I)
-TAG = re.compile(r"</?[a-z][a-z0-9]*(?:\s[^<>]*)?/?>", re.IGNORECASE)
-HEADING = re.compile(r"^[ \t]*(={1,6})[^\n]*?\1[ \t]*$", re.MULTILINE)
+ITEM_TAG = re.compile(r"<li\b[^<>]*>", re.IGNORECASE)
+TAG = re.compile(r"</?[a-z][a-z0-9-]*(?:\s[^<>]*)?/?>", re.IGNORECASE)
 RULE = re.compile(r"^-{4,}", re.MULTILINE)
-SWITCH = re.compile(r"__[A-Z_ÄÖÜА-Я]{3,}__")
-QUOTES = re.compile(r"'{2,}")
-LIST_MARK = re.compile(r"^[*#:;]+[ \t]*")
-PARAMETER_LINE = re.compile(r"^\s*(?:[|!]|\{\||\|\})")
-PARAMETER_PIECE = re.compile(r"\b(?:thumb|thumbnail|mini|miniatur|vignette|frame|\d+px)\s*\|")
-EMPTY_BRACKETS = re.compile(r"[ \t]*[(（][\s,;:،、]*[)）]")
-STRAY = re.compile(r"\[\[|\]\]|\{\{+|\}\}+")
-BLANKS = re.compile(r"[ \t\u00a0]+")
-DISAMBIGUATION = re.compile(
-    r"__DISAMBIG__|\{\{\s*(?:[\w-]+[ _])?(?:disambig\w*|disamb|dab|hndis|geodis|begriffsklärung|"
-    r"homonymie|desambigua\w*|desambigu\w*|disambigua|неоднозначность|неоднозначност|"
-    r"багатозначність|曖昧さ回避|aimai|消歧义|消歧義|disambigpage|dp|täsmennyssivu|förgrening|"
-    r"flertydig|ujednoznacznienie|rozcestník|egyért\w*|dezambiguizare|anlam ayrımı|ابهام‌زدایی|"
-    r"توضيح|פירושונים|동음이의|trang định hướng|maana)\s*[|}]",
-    re.IGNORECASE,
-)
+SWITCH = re.compile(r"__(\w{2,40}?)__")
+
+LEAST_RUNNING_SHARE = 0.1
+"""A page with less running text than this beside its lists and tables is a list page."""
+LEAST_RUNNING_SHARE_OF_A_LIST = 0.5
+"""The same for a page that is a list by its title."""
+TABLE_WEIGHT = 0.3
+"""Of a table's characters about this part is text that a reader sees; the rest is markup."""
 
 
-def is_disambiguation(wikitext: str) -> bool:
-    """Whether a page says, by magic word or by template, that it only tells meanings apart."""
-    return DISAMBIGUATION.search(wikitext) is not None
+@dataclass(frozen=True, slots=True)
+class Article:
+    """The running text of a page."""
+
+    paragraphs: list[str]
+    sections: list[tuple[int, int, str]]
+    """(index of the paragraph that the section begins with, level 1 to 6, title), in order."""
+    running_share: float
+    """Running text, as part of itself and the text of lists and tables; 0 without any text."""
+
+
+def is_disambiguation(wikitext: str, title: str = "") -> bool:
+    """Whether a page says that it only tells meanings apart: by magic word, template, category, or
+    the end of its title, in any of many languages."""
+    return (
+        DISAMBIGUATION.search(wikitext) is not None
+        or DISAMBIGUATION_TITLE.search(title) is not None
+    )
+
+
+def is_list_page(article: Article, title: str = "") -> bool:
+    """Whether a page is mostly lists and tables.
+
+    By its share of running text: below 0.1, or below 0.5 when the title says "List of …".
+    """
+    named = LIST_TITLE.search(title) is not None
+    least = LEAST_RUNNING_SHARE_OF_A_LIST if named else LEAST_RUNNING_SHARE
+    return bool(article.paragraphs) and article.running_share < least
 
 
 def to_paragraphs(wikitext: str, namespaces: frozenset[str] = frozenset()) -> list[str]:
-    """Paragraphs of running text, in order.
+    """Paragraphs of running text, in order; see `to_article`."""
+    return to_article(wikitext, namespaces).paragraphs
+
+
+def to_sections(
+    wikitext: str, namespaces: frozenset[str] = frozenset()
+) -> tuple[list[str], list[tuple[int, int, str]]]:
+    """(paragraphs, sections) of a page; see `Article`."""
+    article = to_article(wikitext, namespaces)
+    return article.paragraphs, article.sections
+
+
+def to_article(wikitext: str, namespaces: frozenset[str] = frozenset()) -> Article:
+    """Take the running text out of a page; time and memory grow linearly with its length.
 
     Args:
         wikitext: the source of one page.
-        namespaces: the wiki's own names of the file and category namespaces, in lower case.
+        namespaces: the wiki's own names of the file and category namespaces, in lower case. The
+            English ones and many languages' older ones are known.
     """
-    text = OPEN_COMMENT.sub("", _without_pairs(wikitext, comments=True))
-    text = NOWIKI.sub(lambda match: STRAY.sub("", match[1] or ""), text)
+    text = CONTROL.sub("", wikitext)
+    if "<" in text:
+        text = _without_tags(text)
+    text, table_characters = expand(text)
+    text = show_links(convert_variants(text), namespaces)
+    if "<" in text:
+        text = SUPERSCRIPT.sub(lambda match: match[1].translate(SUPERSCRIPTS), text)
+        text = ITEM_TAG.sub("\n* ", BLOCK_TAG.sub("\n\n", INLINE_BREAK.sub(" ", text)))
+        text = TAG.sub("", text)
+    if "__" in text:
+        text = SWITCH.sub(lambda match: match[0] if match[1] != match[1].upper() else "", text)
+    if "----" in text:
+        text = RULE.sub("\n", text)
+    lines = split_lines(text)
+    running = sum(map(len, lines.paragraphs)) - lines.list_characters
+    listed = lines.list_characters + TABLE_WEIGHT * table_characters
+    share = running / (running + listed) if running + listed else 0.0
+    return Article(lines.paragraphs, lines.sections, share)
+
+
+def _without_tags(text: str) -> str:
+    """Take out comments and extension tags with what they hold; tables become wiki tables."""
+    if "<!--" in text:
+        text = OPEN_COMMENT.sub("", _without_pairs(text, comments=True))
     text = _without_pairs(EMPTY_TAG.sub("", text), comments=False)
     text = OPEN_REFERENCE.sub("", text)
-    text = QUOTED_TEXT.sub(lambda match: match[1] or match[2] or "", text)
-    text = VARIANT.sub(_first_variant, text)
-    text = _without_braces(text)
-    text = MAIL_LINK.sub(r"\1", EXTERNAL_LINK.sub(r"\1", text))
-    text = _without_links(text, namespaces | FILE_AND_CATEGORY)
-    text = HEADING.sub("\n", text)
-    text = SWITCH.sub("", RULE.sub("\n", text))
-    text = html.unescape(TAG.sub("", BREAK_TAG.sub("\n", QUOTES.sub("", text))))
-    return _paragraphs(text.splitlines())
+    return TABLE_TAG.sub(lambda match: "\n|}\n" if match[1] else "\n{|\n", text)
 
 
 def _without_pairs(text: str, *, comments: bool) -> str:
@@ -98,107 +148,40 @@ def _without_pairs(text: str, *, comments: bool) -> str:
 
     One pass: a mark that has no end behind one place has none behind a later one either.
     """
-    cuts: list[tuple[int, int]] = []
+    kept: list[str] = []
+    position = 0
     endless: set[str] = set()
     opening = OPENING_COMMENT if comments else OPEN_TAG
     match = opening.search(text)
     while match is not None:
-        name = "!--" if match[0] == "<!--" else match[1].lower()
-        end = None if name in endless else CLOSE_TAG[name].search(text, match.end())
-        if end is None:
+        name = "!--" if comments else match[1].lower()
+        close = None if name in endless else CLOSE_TAG[name].search(text, match.end())
+        after = match.end()
+        if close is None:
             endless.add(name)
         else:
-            cuts.append((match.start(), end.end()))
-        match = opening.search(text, match.end() if end is None else end.end())
-    return _cut(text, cuts)
-
-
-def _without_braces(text: str) -> str:
-    """Cut out templates and tables; one that is never closed costs the rest of its line."""
-    open_marks: list[tuple[str, int]] = []
-    cuts: list[tuple[int, int]] = []
-    for match in BRACES.finditer(text):
-        mark = match[0].strip(" \t:*#;")
-        if mark in ("{{", "{|"):
-            open_marks.append((mark, match.start()))
-            continue
-        wanted = "{{" if mark == "}}" else "{|"
-        levels = [i for i, (kind, _) in enumerate(open_marks) if kind == wanted]
-        if not levels:
-            continue
-        # A mark closes the last one of its kind; what was opened after that was never closed.
-        cuts.append((open_marks[levels[-1]][1], match.end()))
-        del open_marks[levels[-1] :]
-    for _, start in open_marks:
-        line_end = text.find("\n", start)
-        cuts.append((start, len(text) if line_end == -1 else line_end))
-    return _cut(text, cuts)
-
-
-def _cut(text: str, cuts: Sequence[tuple[int, int]]) -> str:
-    kept, position = [], 0
-    for start, end in sorted(cuts):
-        if start > position:
-            kept.append(text[position:start])
-        position = max(position, end)
+            kept.append(text[position : match.start()])
+            position = after = close.end()
+            if comments and text[match.start() - 1 : match.start()] in ("", "\n"):
+                # A comment that has its line for itself leaves no blank line: MediaWiki's rule.
+                position += text[position : position + 1] == "\n"
+            elif name in ("math", "code", "ce", "chem", "nowiki"):
+                kept.append(_inline(name, text[match.end() : close.start()]))
+        match = opening.search(text, max(after, position))
     kept.append(text[position:])
     return "".join(kept)
 
 
-def _without_links(text: str, hidden: frozenset[str]) -> str:
-    """Replace links by what a reader sees, innermost first."""
-
-    def shown(match: re.Match[str]) -> str:
-        target, bar, rest = match[1].partition("|")
-        target = target.strip()
-        prefix, colon, name = target.partition(":")
-        if colon and prefix.strip().lower().replace("_", " ") in hidden:
-            return ""
-        if colon and not bar and name and INTERWIKI.fullmatch(prefix.strip()):
-            return ""
-        return rest.rpartition("|")[2] if bar and rest else target.lstrip(":")
-
-    for _ in range(20):
-        text, count = INNER_LINK.subn(shown, text)
-        if not count:
-            break
-    names = "|".join(re.escape(name) for name in sorted(hidden))
-    # A file link that is never closed: its caption cannot be told from its options.
-    return re.sub(rf"\[\[\s*(?:{names})\s*:[^\n]*", "", text, flags=re.IGNORECASE)
+def _inline(name: str, content: str) -> str:
+    """What stays within a sentence of a formula, of code (what reads as text), and of raw text."""
+    if name == "nowiki":
+        return SPECIAL.sub(lambda match: f"&#{ord(match[0])};", content)
+    if name == "code":
+        return content if len(content) <= SHORT_CODE and "\n" not in content else ""
+    content = content.strip()
+    return content if SIMPLE_FORMULA.fullmatch(content) else ""
 
 
-def _first_variant(match: re.Match[str]) -> str:
-    """-{zh-hans:A; zh-hant:B}- shows A; -{A}- shows A; -{T|...}- and other rules show nothing."""
-    content = match[1]
-    if "|" in content:
-        flags, _, content = content.partition("|")
-        if flags.strip() in ("T", "H", "-", "D"):
-            return ""
-    first = content.split(";")[0]
-    return first.partition(":")[2] if re.match(r"\s*zh(?:-\w+)?\s*:", first) else first
-
-
-def _paragraphs(lines: Sequence[str]) -> list[str]:
-    paragraphs: list[str] = []
-    current: list[str] = []
-
-    def close() -> None:
-        if current:
-            paragraphs.append(" ".join(current))
-            current.clear()
-
-    for line in lines:
-        if PARAMETER_LINE.match(line) or PARAMETER_PIECE.search(line):
-            close()
-            continue
-        item = LIST_MARK.match(line)
-        text = EMPTY_BRACKETS.sub("", STRAY.sub("", line[item.end() :] if item else line))
-        text = BLANKS.sub(" ", text).strip()
-        if item or not text:
-            close()
-        if text and any(character.isalnum() for character in text):
-            current.append(text)
-        if item:
-            close()
-    close()
-    return paragraphs
+def sections_json(sections: Sequence[tuple[int, int, str]]) -> str:
+    """Sections as they are stored in a document's metadata: JSON, [[index, level, title], …]."""
+    return json.dumps(sections, ensure_ascii=False, separators=(",", ":"))

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from flows.check import (
+    bytes_by_content,
     check_languages,
     check_vocabulary_size,
     language_of_wiki,
     preflight,
+    size_on_server,
     summarise,
 )
 from flows.config import RunConfig, resolve
@@ -72,7 +74,57 @@ def test_a_vocabulary_the_bytes_cannot_support_is_refused_with_the_largest_that_
 
 
 def test_an_unknown_size_refuses_nothing() -> None:
-    check_vocabulary_size(1_000_000, [shard("a", 10), shard("b", None)])
+    check_vocabulary_size(1_000_000, [crawl_file("a", 10), crawl_file("b")], lambda _: None)
+    check_vocabulary_size(1_000_000, [shard("of a kind without a rate", 10)])
+
+
+def crawl_file(name: str, size: int | None = None, content: str = "warc") -> Shard:
+    options = {"format": content}
+    return Shard(name, name, "commoncrawl", "common_crawl", size=size, options=options)
+
+
+def test_few_sizes_are_asked_evenly_and_the_rest_is_taken_to_be_the_same() -> None:
+    asked: list[str] = []
+
+    def ask(shard: Shard) -> int:
+        asked.append(shard.name)
+        return 1000 if shard.options["format"] == "warc" else 100
+
+    warcs = [crawl_file(f"warc {number}") for number in range(90_000)]
+    wets = [crawl_file(f"wet {number}", content="wet") for number in range(10)]
+    wikis = [Shard("w", "w", "wikipedia", "wikipedia", size=50)]
+    found = bytes_by_content([*warcs, *wets, *wikis], ask)
+    assert found == {"warc": 90_000_000.0, "wet": 1000.0, "wikipedia": 50.0}
+    assert len(asked) == 15  # 14 of the many, and one of the few: each content is asked for
+    numbers = [int(name.split()[1]) for name in asked if name.startswith("warc")]
+    assert numbers == [number * 90_000 // 14 for number in range(14)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 500])
+def test_never_more_than_sixteen_sizes_are_asked(count: int) -> None:
+    asked: list[str] = []
+    shards = [
+        crawl_file(f"{kind} {i}", content=kind) for kind in ("warc", "wet") for i in range(count)
+    ]
+    bytes_by_content(shards, lambda shard: asked.append(shard.name) or 7)  # type: ignore[func-returns-value]
+    assert len(asked) == len(set(asked)) and 2 <= len(asked) <= 16
+    assert len(asked) >= min(2 * count, 14)
+
+
+def test_an_estimated_limit_is_said_to_be_one() -> None:
+    shards = [crawl_file(f"{number}") for number in range(100)]
+    # 100 x 8000 bytes x 0.5 characters, 40 for each piece
+    check_vocabulary_size(10_000, shards, lambda _: 8000)
+    with pytest.raises(ConfigError, match=r"about 800,000 compressed bytes .* below 10000"):
+        check_vocabulary_size(10_001, shards, lambda _: 8000)
+
+
+def test_a_listed_file_that_is_not_there_ends_the_check(tmp_path: Path) -> None:
+    absent = Shard("a", f"{tmp_path}/a.warc.gz", "commoncrawl", "common_crawl")
+    with pytest.raises(ConfigError, match=r"listed file cannot be read: .*a\.warc\.gz: no such"):
+        size_on_server(absent)
+    (tmp_path / "a.warc.gz").write_bytes(b"12345")
+    assert size_on_server(absent) == 5
 
 
 def test_sources_are_summed_and_an_unknown_size_is_not_taken_for_zero() -> None:

@@ -36,6 +36,7 @@ def test_the_stages_of_a_run_in_their_order() -> None:
         "extract",
         "filter",
         "deduplicate",
+        "perplexity",
         "balance",
         "vocabulary",
         "pack",

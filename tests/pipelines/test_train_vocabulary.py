@@ -12,12 +12,12 @@ from tokenizers import Tokenizer
 from pipelines.config import VocabularySection
 from pipelines.core.config import ConfigError
 from pipelines.core.tokenizer_file import tokenizer_json
+from pipelines.core.unigram import lines_of
 from pipelines.core.vocabulary import Vocabulary, id_dtype
 from pipelines.train_vocabulary import (
     MAX_LINE_BYTES,
     copies,
     copies_wanted,
-    lines_of,
     measure,
     train,
 )

@@ -67,7 +67,7 @@ def test_an_unknown_preset_lists_the_known_ones() -> None:
 
 
 def test_norwegian_is_a_language_and_not_a_boolean() -> None:
-    assert resolve("demo", None, ['run.languages=["no", "sw"]']).run.languages == ["no", "sw"]
+    assert resolve("demo", None, ['run.languages=["no", "sw"]']).run.languages == ["nb", "sw"]
 
 
 def test_the_resolved_configuration_reads_back_as_itself() -> None:

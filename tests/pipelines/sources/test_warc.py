@@ -1,175 +1,210 @@
-"""Damage costs what is damaged and nothing else."""
+"""Which records are pages, and with what."""
 
 from __future__ import annotations
 
+import base64
 import gzip
-import zlib
-from collections import Counter
+import hashlib
 from pathlib import Path
 
 import brotli
 import pytest
-from fastwarc.warc import ArchiveIterator
 
-from pipelines.core.manifest import Counters
-from pipelines.sources.base import RawPage
-from pipelines.sources.warc import read_warc_pages, read_wet_pages
-
-
-def wet_record(body: bytes, uri: str = "http://x.test/", length: int | None = None) -> bytes:
-    size = len(body) if length is None else length
-    head = (
-        "WARC/1.0\r\nWARC-Type: conversion\r\nWARC-Identified-Content-Language: fra,jpn\r\n"
-        f"content-length: {size}\r\nWARC-Target-URI: {uri}\r\nContent-Type: text/plain\r\n\r\n"
-    )
-    return head.encode() + body + b"\r\n\r\n"
+from pipelines.sources.digests import matches
+from tests.pipelines.sources.warc_samples import (
+    HEAD,
+    HTML,
+    members,
+    read_warc,
+    read_wet,
+    record,
+    response,
+)
 
 
-def response(head: bytes, body: bytes) -> bytes:
-    block = head + b"\r\n\r\n" + body
-    fields = (
-        "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://x.test/a\r\n"
-        f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(block)}\r\n\r\n"
-    )
-    return fields.encode() + block + b"\r\n\r\n"
+def base32(algorithm: str, content: bytes) -> str:
+    digest = hashlib.new(algorithm, content).digest()
+    return f"{algorithm}:{base64.b32encode(digest).decode().rstrip('=')}"
 
 
-def read_wet(path: Path, content: bytes) -> tuple[list[RawPage], Counters, list[str]]:
-    path.write_bytes(content)
-    counters: Counters = Counter()
-    notes: list[str] = []
-    pages = list(read_wet_pages(path, "crawl/a.wet.gz", counters, notes, 10**6))
-    return pages, counters, notes
-
-
-def read_warc(path: Path, content: bytes, limit: int = 10**6) -> tuple[list[RawPage], Counters]:
-    path.write_bytes(content)
-    counters: Counters = Counter()
-    return list(read_warc_pages(path, "crawl/a.warc.gz", counters, [], limit)), counters
-
-
-MEMBERS = [
-    gzip.compress(wet_record(body)) for body in (b"alpha text", b"beta text", b"gamma text" * 50)
-]
-
-
-@pytest.mark.parametrize("cut", [30, 4])
-def test_a_cut_tail_is_counted_and_never_a_document(tmp_path: Path, cut: int) -> None:
-    pages, counters, notes = read_wet(tmp_path / "a", b"".join(MEMBERS)[:-cut])
-    assert [page.content for page in pages] == [b"alpha text", b"beta text"]
-    assert counters["dropped.truncated_record"] == 1
-    assert counters["bytes_lost"] == len(MEMBERS[2]) - cut
-    assert len(notes) == 1 and "crawl/a.wet.gz" in notes[0]
-
-
-def test_a_damaged_member_costs_itself_only(tmp_path: Path) -> None:
-    broken = bytearray(MEMBERS[1])
-    broken[len(broken) // 2] ^= 0xFF
-    broken[-6] ^= 0xFF  # and the checksum, whatever the bit above did
-    pages, counters, notes = read_wet(tmp_path / "a", MEMBERS[0] + bytes(broken) + MEMBERS[2])
-    assert [page.content for page in pages] == [b"alpha text", b"gamma text" * 50]
-    assert counters["dropped.damaged_member"] == 1
-    assert counters["bytes_lost"] == len(broken)
-    assert f"at byte {len(MEMBERS[0])}" in notes[0]
-
-
-def test_offsets_are_those_of_the_uncompressed_archive(tmp_path: Path) -> None:
-    pages, _, _ = read_wet(tmp_path / "a", b"".join(MEMBERS))
-    plain = b"".join(gzip.decompress(member) for member in MEMBERS)
-    assert [page.offset for page in pages] == [
-        i for i in range(len(plain)) if plain.startswith(b"WARC/", i)
-    ]
-    assert [p.offset for p in read_wet(tmp_path / "b", plain)[0]] == [p.offset for p in pages]
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_length_is_counted_in_bytes_and_fields_go_by_name(tmp_path: Path, packed: bool) -> None:
-    text = "naïve café 東京"
-    first = wet_record(text.encode(), "http://x.test/q?t=a: b")
-    content = [first, wet_record(b"beta text")]
-    raw = b"".join(map(gzip.compress, content)) if packed else b"".join(content)
-    pages, counters, _ = read_wet(tmp_path / "a", raw)
-    assert [page.content.decode() for page in pages] == [text, "beta text"]
-    assert pages[0].url == "http://x.test/q?t=a: b"
-    assert counters["records"] == 2
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_a_wrong_length_is_flagged_and_the_next_record_survives(
-    tmp_path: Path, packed: bool
-) -> None:
-    content = [wet_record("naïve café 東京".encode(), length=13), wet_record(b"beta text")]
-    raw = b"".join(map(gzip.compress, content)) if packed else b"".join(content)
-    pages, counters, notes = read_wet(tmp_path / "a", raw)
-    assert [page.content for page in pages] == [b"beta text"]
-    assert counters["dropped.wrong_length"] == 1
-    assert len(notes) == 1
+def hexadecimal(algorithm: str, content: bytes) -> str:
+    return f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}"
 
 
 def test_bodies_are_decoded_and_other_answers_counted(tmp_path: Path) -> None:
-    html = b"<html><body>text</body></html>"
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=koi8-r"
-    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(html), html)
+    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(HTML), HTML)
     records = [
-        response(head, html),
-        response(head + b"\r\nContent-Encoding: gzip", gzip.compress(html)),
-        response(head + b"\r\nContent-Encoding: br", brotli.compress(html)),
-        response(head + b"\r\nTransfer-Encoding: chunked", chunked),
-        response(head + b"\r\nTransfer-Encoding: chunked", html),
-        response(b"HTTP/1.1 404 Not Found\r\nContent-Type: text/html", html),
+        response(HEAD, HTML),
+        response(HEAD + b"\r\nContent-Encoding: gzip", gzip.compress(HTML)),
+        response(HEAD + b"\r\nContent-Encoding: br", brotli.compress(HTML)),
+        response(HEAD + b"\r\nTransfer-Encoding: chunked", chunked),
+        response(HEAD + b"\r\nTransfer-Encoding: chunked", HTML),
+        response(b"HTTP/1.1 404 Not Found\r\nContent-Type: text/html", HTML),
         response(b"HTTP/1.1 200 OK\r\nContent-Type: image/png", b"png"),
-        response(head, html * 40_000),
-        response(head + b"\r\nContent-Encoding: gzip", gzip.compress(html)[:-20]),
+        response(HEAD, HTML * 40_000),
+        response(HEAD + b"\r\nContent-Encoding: gzip", gzip.compress(HTML)[:-20]),
+        response(HEAD + b"\r\nContent-Encoding: gzip", gzip.compress(b"\0" * 10_000_000)),
+        response(b"not http", HTML),
+        record("response", b"20080430204825\r\n", Content_Type="text/dns"),
     ]
-    pages, counters = read_warc(tmp_path / "a", b"".join(map(gzip.compress, records)))
-    assert [page.content for page in pages] == [html] * 5
-    assert {page.charset for page in pages} == {"koi8-r"}
-    assert counters["dropped.http_status"] == 1
-    assert counters["dropped.content_type"] == 1
-    assert counters["dropped.page_too_large"] == 1
-    assert counters["dropped.bad_http"] == 1
-    assert counters["records.response"] == 9
+    found = read_warc(tmp_path / "a", members(*records))
+    assert found.contents == [HTML] * 5
+    assert {page.charset for page in found.pages} == {"koi8-r"}
+    assert found.dropped == {
+        "http_status": 1,
+        "content_type": 1,
+        "page_too_large": 2,
+        "bad_http": 2,
+        "not_http": 1,
+    }
+    assert found.counters["odd.stored_decoded"] == 1
+    assert found.counters["records.response"] == found.counters["records"] == 12
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "whirlwind.warc.gz",
-        "jwarc-cc.warc.gz",
-        "CC-MAIN-20200808165417-20200808195417-00395.head50.warc.gz",
-    ],
-)
-def test_real_crawl_files_give_every_record_that_fastwarc_finds(
-    shared_data: Path, name: str
-) -> None:
-    path = shared_data / "crawl" / "commoncrawl" / name
-    counters: Counters = Counter()
-    notes: list[str] = []
-    pages = list(read_warc_pages(path, name, counters, notes, 10**7))
-    types = Counter(
-        str(record.record_type) for record in ArchiveIterator(path.open("rb"), parse_http=False)
+def test_a_page_without_a_type_is_told_by_the_crawler_or_by_its_start(tmp_path: Path) -> None:
+    bare = b"HTTP/1.1 200"
+    records = [
+        response(bare, b"\xef\xbb\xbf\n<!DOCTYPE html><p>x"),
+        response(bare, b"<p>x", WARC_Identified_Payload_Type="text/html"),
+        response(bare, b"plain text"),
+        response(b"HTTP/1.1 200 OK\r\nContent-Type: application/xhtml+xml", b"<html/>"),
+    ]
+    found = read_warc(tmp_path / "a", members(*records))
+    assert [page.content[-4:] for page in found.pages] == [b"<p>x", b"<p>x", b"ml/>"]
+    assert found.dropped == {"content_type": 1}
+
+
+def test_records_go_by_their_type(tmp_path: Path) -> None:
+    block = HEAD + b"\r\n\r\n" + HTML
+    records = [
+        record("warcinfo", b"software: x\r\n", Content_Type="application/warc-fields"),
+        record("request", b"GET / HTTP/1.1\r\n\r\n", Content_Type="application/http"),
+        record("metadata", HTML, Content_Type="text/html"),
+        record("revisit", block, Content_Type="application/http; msgtype=response"),
+        record("conversion", HTML, Content_Type="text/html"),
+        record("continuation", HTML, WARC_Segment_Number="2"),
+        record("resource", HTML, Content_Type="text/html; charset=gbk"),
+        record("resource", b"png", Content_Type="image/png"),
+        record("response", block, Content_Type="application/http", WARC_Segment_Number="1"),
+        record("RESPONSE", block, Content_Type="application/http"),
+    ]
+    found = read_warc(tmp_path / "a", members(*records))
+    assert [(page.content, page.charset) for page in found.pages] == [
+        (HTML, "gbk"),
+        (HTML, "koi8-r"),
+    ]
+    kinds = {k: n for k, n in found.counters.items() if k.startswith("records.")}
+    once = ("warcinfo", "request", "metadata", "revisit", "conversion", "continuation")
+    twice = ("resource", "response")
+    assert kinds == {f"records.{n}": 1 for n in once} | {f"records.{n}": 2 for n in twice}
+    assert found.dropped == {"content_type": 1, "segmented": 1}
+
+
+def test_opt_out_headers_are_recorded_as_found(tmp_path: Path) -> None:
+    head = HEAD + b"\r\nX-Robots-Tag: noindex, NoArchive\r\nx-robots-tag: otherbot: none"
+    head += b"\r\nTDM-Reservation: 1"
+    found = read_warc(tmp_path / "a", members(response(head, HTML), response(HEAD, HTML)))
+    assert found.pages[0].metadata == {
+        "robots": "noindex, NoArchive, otherbot: none",
+        "tdm_reservation": "1",
+    }
+    assert found.pages[1].metadata == {}
+
+
+def test_pages_that_were_cut_are_marked_and_counted(tmp_path: Path) -> None:
+    packed = gzip.compress(HTML * 50)
+    records = [
+        response(HEAD, HTML, WARC_Truncated="length"),
+        response(HEAD + b"\r\nContent-Length: 1000", HTML),
+        response(HEAD + b"\r\nContent-Encoding: gzip", packed[:-9], WARC_Truncated="time"),
+        response(HEAD + b"\r\nContent-Length: %d" % len(HTML), HTML),
+    ]
+    found = read_warc(tmp_path / "a", members(*records))
+    assert [page.metadata.get("truncated") for page in found.pages] == [
+        "length",
+        "short",
+        "time",
+        None,
+    ]
+    assert (HTML * 50).startswith(found.pages[2].content)
+    assert found.counters["truncated.crawler"] == 2 and found.counters["truncated.short"] == 1
+
+
+BLOCK = HEAD + b"\r\n\r\n" + HTML
+
+
+@pytest.mark.parametrize("algorithm", ["sha1", "md5", "sha256", "sha512"])
+@pytest.mark.parametrize("write", [base32, hexadecimal])
+def test_block_digests_decide(tmp_path: Path, algorithm: str, write: object) -> None:
+    assert callable(write)
+    right, wrong = write(algorithm, BLOCK), write(algorithm, BLOCK + b"x")
+    records = [
+        response(HEAD, HTML, WARC_Block_Digest=right),
+        response(HEAD, HTML, WARC_Block_Digest=wrong),
+        response(HEAD, HTML, WARC_Block_Digest=right.lower().replace(":", ": ")),
+        response(HEAD, HTML, WARC_Block_Digest=right, WARC_Payload_Digest=wrong),
+    ]
+    found = read_warc(tmp_path / "a", members(*records))
+    assert len(found.pages) == 3 and found.dropped == {"wrong_digest": 1}
+    offset = len(records[0])
+    assert found.notes == [f"a: record at {offset} is not what its digest says"]
+
+
+def test_a_payload_digest_fits_any_reading_of_the_payload(tmp_path: Path) -> None:
+    packed = gzip.compress(HTML)
+    framed = b"%x\r\n%s\r\n0\r\n\r\n" % (len(packed), packed)
+    head = HEAD + b"\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked"
+    records = [
+        response(head, framed, WARC_Payload_Digest=base32("sha1", payload))
+        for payload in (framed, packed, HTML, b"something else")
+    ]
+    found = read_warc(tmp_path / "a", members(*records))
+    assert found.contents == [HTML] * 3 and found.dropped == {"wrong_digest": 1}
+
+
+UNREADABLE = ["crc32:12345678", "sha1:", "sha1:not base 32!", "sha1", "sha1:0189"]
+
+
+@pytest.mark.parametrize("digest", UNREADABLE)
+def test_digests_that_cannot_be_read_decide_nothing(tmp_path: Path, digest: str) -> None:
+    assert matches(digest, [HTML]) is None
+    found = read_warc(tmp_path / "a", members(response(HEAD, HTML, WARC_Block_Digest=digest)))
+    assert len(found.pages) == 1 and found.dropped == {}
+
+
+def test_the_digest_of_nothing() -> None:
+    # RFC 3174's algorithm on the empty string, as crawlers write it.
+    assert matches("sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", [b""]) is True
+    assert matches("sha1:da39a3ee5e6b4b0d3255bfef95601890afd80709", [b""]) is True
+
+
+def test_digests_of_resources_and_texts_are_checked(tmp_path: Path) -> None:
+    wrong = base32("sha1", b"other")
+    found = read_warc(
+        tmp_path / "a",
+        members(record("resource", HTML, Content_Type="text/html", WARC_Payload_Digest=wrong)),
     )
-    if not notes:
-        assert counters["records"] == sum(types.values())
-        assert all(counters[f"records.{kind}"] == n for kind, n in types.items())
-    left_out = sum(
-        counters[f"dropped.{why}"]
-        for why in ("http_status", "content_type", "page_too_large", "bad_http")
-    )
-    assert len(pages) + left_out == counters["records.response"]
-    assert pages or name.startswith("jwarc")
+    assert found.dropped == {"wrong_digest": 1} and len(found.notes) == 1
+    texts = [
+        record("conversion", b"text", WARC_Block_Digest=base32("sha1", b"text")),
+        record("conversion", b"text", WARC_Block_Digest=wrong),
+    ]
+    found = read_wet(tmp_path / "b", members(*texts))
+    assert found.contents == [b"text"] and found.dropped == {"wrong_digest": 1}
 
 
-def test_real_wet_file_keeps_its_text(shared_data: Path) -> None:
-    path = shared_data / "crawl" / "commoncrawl" / "whirlwind.warc.wet.gz"
-    counters: Counters = Counter()
-    notes: list[str] = []
-    pages = list(read_wet_pages(path, path.name, counters, notes, 10**7))
-    raw = zlib.decompress(path.read_bytes(), wbits=31) if pages else b""
-    assert notes == [] and pages and counters["records.conversion"] == len(pages)
-    assert raw == b"" or raw.startswith(b"WARC/1.0")
+def test_a_text_larger_than_a_page_may_be_is_counted(tmp_path: Path) -> None:
+    found = read_wet(tmp_path / "a", members(record("conversion", b"x" * 101)), limit=100)
+    assert found.pages == [] and found.dropped == {"page_too_large": 1}
+    assert read_wet(tmp_path / "a", members(record("conversion", b"x" * 100)), limit=100).pages
 
 
-def test_an_empty_file_is_noted(tmp_path: Path) -> None:
-    pages, _, notes = read_wet(tmp_path / "a", b"")
-    assert pages == [] and "empty" in notes[0]
+def test_addresses_lose_the_brackets_that_wget_writes(tmp_path: Path) -> None:
+    fields = {"WARC_Target_URI": "<http://x.test/>", "WARC_Date": "2024-01-01T00:00:00Z"}
+    page = read_warc(tmp_path / "a", members(response(HEAD, HTML, **fields))).pages[0]
+    assert (page.url, page.date) == ("http://x.test/", "2024-01-01T00:00:00Z")
+
+
+def test_unknown_types_share_one_counter(tmp_path: Path) -> None:
+    found = read_warc(tmp_path / "a", members(record("x" * 500, b""), record("Request", b"")))
+    assert found.counters == {"records": 2, "records.unknown": 1, "records.request": 1}

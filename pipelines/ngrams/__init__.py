@@ -1,0 +1,1 @@
+"""N-gram language models: counting, smoothing, ARPA files, scores, and the stage of them all."""
