@@ -13,6 +13,7 @@ from pipelines.config import ExtractionSection, LanguageIdentificationSection
 from pipelines.core.hashing import digest
 from pipelines.core.manifest import Counters
 from pipelines.core.records import PARAGRAPH_BREAK, UNKNOWN_LANGUAGE, Document, Shard
+from pipelines.core.sections import kept_of, renumbered
 from pipelines.extract.charset import decode_page, decode_plain
 from pipelines.extract.child import Child
 from pipelines.extract.html import EXTRACTORS, HtmlText, nests_deeper, paragraphs_of
@@ -158,7 +159,10 @@ def documents_of(
             text = extractor.text_of(page)
             if text is None:
                 continue
-            found, text = identify_document(text, reading.identification, counters)
+            found, kept = identify_document(text, reading.identification, counters)
+            if kept != text:
+                places = kept_of(text.split(PARAGRAPH_BREAK), kept.split(PARAGRAPH_BREAK))
+                page.metadata, text = renumbered(page.metadata, places), kept
             if len(text) < reading.extraction.min_characters:
                 counters["dropped.too_short"] += 1  # paragraphs in other languages went
                 continue

@@ -64,15 +64,16 @@ class Chain:
         """The first filter's reason to drop a document, or None. Unknown languages never pass.
 
         Changes `document.text` where filters of the chain do, if the document is kept; one that is
-        dropped gets back the text it came with, and what filters counted for it is forgotten.
+        dropped gets back the text and metadata it came with, and what filters counted for it is
+        forgotten.
         """
         if document.language == UNKNOWN_LANGUAGE:
             return Reason("unknown_language")
-        text, own = document.text, Counter[str]()
+        text, metadata, own = document.text, document.metadata, Counter[str]()
         for judge, section in self.for_language(document.language):
             reason = judge(document, section, own)
             if reason is not None:
-                document.text = text
+                document.text, document.metadata = text, metadata
                 return reason
         count.update(own)
         return None

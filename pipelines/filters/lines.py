@@ -9,6 +9,7 @@ import numpy as np
 from pipelines.config import LinesFilter
 from pipelines.core.manifest import Counters
 from pipelines.core.records import PARAGRAPH_BREAK, Document
+from pipelines.core.sections import renumbered
 from pipelines.filters.base import Reason
 from pipelines.filters.characters import BLANK, LETTER, MARK, Integers, Mask
 from pipelines.filters.quality import NO_END_PUNCTUATION, ends_sentence
@@ -54,8 +55,9 @@ def poor_lines_out(document: Document, config: LinesFilter, count: Counters) -> 
     if not wrong:
         return None
     kept: list[str] = []
+    places: list[int] = []
     number = 0
-    for paragraph in text.split(PARAGRAPH_BREAK):
+    for place, paragraph in enumerate(text.split(PARAGRAPH_BREAK)):
         lines = []
         for line in paragraph.split("\n"):
             why = wrong.get(number)
@@ -70,9 +72,11 @@ def poor_lines_out(document: Document, config: LinesFilter, count: Counters) -> 
         number += 1  # the blank line between paragraphs
         if any(line.strip() for line in lines):
             kept.append("\n".join(lines))
+            places.append(place)
     if not kept:
         return Reason("no_lines_left", f"all {len(wrong)} lines are boilerplate or debris")
     document.text = PARAGRAPH_BREAK.join(kept)
+    document.metadata = renumbered(document.metadata, places)
     return None
 
 

@@ -78,13 +78,24 @@ def derived_thresholds(
         ValueError: a histogram has not BINS counts, or a negative one.
     """
     thresholds: dict[str, float] = {}
+    small: list[str] = []
     for language, counts in sorted(histograms.items()):
         if len(counts) != BINS or any(count < 0 for count in counts):
             raise ValueError(f"{language}: a histogram is {BINS} counts of 0 or more")
         if language == UNKNOWN_LANGUAGE:
             continue
+        if sum(counts) < rule.min_documents:
+            thresholds[language] = rule.min_score
+            small.append(language)
+            continue
         # Rounded to what a person can read in the report, and far below a bin.
         thresholds[language] = round(_threshold(language, np.asarray(counts), rule, notes), 4)
+    if small:
+        notes.append(
+            f"language_score: {len(small)} language(s) with fewer than min_documents = "
+            f"{rule.min_documents} documents have the threshold min_score = {rule.min_score}: "
+            f"{', '.join(small)}"
+        )
     return thresholds
 
 
@@ -103,12 +114,6 @@ def _threshold(
     language: str, counts: npt.NDArray[np.int64], rule: LanguageScoreFilter, notes: list[str]
 ) -> float:
     total = int(counts.sum())
-    if total < rule.min_documents:
-        notes.append(
-            f"language_score: {language} has {total} documents, fewer than min_documents = "
-            f"{rule.min_documents}: its threshold is min_score = {rule.min_score}"
-        )
-        return rule.min_score
     occupied = np.flatnonzero(counts)
     if len(occupied) == 1:
         threshold = max(rule.floor, min(rule.cap, float(occupied[0]) / BINS))

@@ -75,6 +75,8 @@ def draw_training_text(unit: Unit, config: Mapping[str, Any], attempt: Attempt) 
     attempt.counters[f"eligible_documents/{language}"] = len(sizes)
     if characters < section.min_training_characters:
         attempt.counters["languages_without_model"] += 1
+        if not characters:
+            return  # a language without any such document is counted; a note each would be noise
         attempt.notes.append(
             f"{language}: {characters} characters to train a language model on, fewer than "
             f"perplexity.min_training_characters = {section.min_training_characters}; its "

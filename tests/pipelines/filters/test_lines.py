@@ -79,3 +79,12 @@ def test_a_text_of_which_nothing_is_left_is_dropped_as_it_was() -> None:
     found, after, count = cleaned(text)
     assert (found, after, count) == ("no_lines_left", text, {})
     assert found.because == "all 2 lines are boilerplate or debris"
+
+
+def test_sections_still_begin_where_they_did() -> None:
+    page = document(f"{GOOD} One.\n\nThis site uses cookies.\n\n{GOOD} Two.", "en")
+    before = {"sections": '[[0,2,"A"],[1,2,"B"],[2,2,"C"]]'}
+    page.metadata = before
+    assert judged(page, "lines")[0] is None
+    assert page.metadata == {"sections": '[[0,2,"A"],[1,2,"B"],[1,2,"C"]]'}
+    assert before == {"sections": '[[0,2,"A"],[1,2,"B"],[2,2,"C"]]'}, "the reject keeps its own"

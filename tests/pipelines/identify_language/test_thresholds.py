@@ -94,8 +94,8 @@ def test_few_documents_get_the_default_and_a_note() -> None:
     rule = RULE.model_copy(update={"min_documents": 4, "min_score": 0.45})
     threshold, notes = derive([0.9, 0.95, 0.97], rule)
     assert threshold == 0.45 and notes == [
-        "language_score: sw has 3 documents, fewer than min_documents = 4: "
-        "its threshold is min_score = 0.45"
+        "language_score: 1 language(s) with fewer than min_documents = 4 documents have the "
+        "threshold min_score = 0.45: sw"
     ]
     assert derive([0.9, 0.95, 0.97, 0.98], rule)[0] != 0.45
 
