@@ -1,18 +1,22 @@
 # make demo   sets everything up and runs the whole path on the sample
 # make test   sets everything up and runs every test
+# make bench  measures against the named peers (an hour; writes tests/benchmarks/results)
 # make check  lint, types, import directions (what .ci/run runs first)
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint infra/constraints.txt
 
-.PHONY: demo test check install clean
+.PHONY: demo test bench check install clean
 
 demo: install
 	$(BIN)/babelmill demo
 
 test: install
 	$(BIN)/python -m pytest
+
+bench: install .venv-bench/installed
+	BABELMILL_BENCH_PYTHON=$(CURDIR)/.venv-bench/bin/python $(BIN)/python -m tests.benchmarks
 
 check: install
 	$(BIN)/ruff check .
@@ -30,6 +34,12 @@ install: .venv/installed
 	$(PIP) --editable '.[sample,dev]'
 	touch $@
 
+# The peers want other versions of the same packages, so they get an environment of their own.
+.venv-bench/installed: infra/bench-requirements.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip --disable-pip-version-check install --quiet -r $<
+	touch $@
+
 clean:
 	-$(BIN)/babelmill down
-	rm -rf .venv .babelmill
+	rm -rf .venv .venv-bench .babelmill

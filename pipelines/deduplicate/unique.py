@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sentencex import segment
-
 from pipelines.core.attempt import Attempt
+from pipelines.core.document_counts import count_document
 from pipelines.core.manifest import Counters, FileRef
 from pipelines.core.records import (
     DOCUMENT_SCHEMA,
@@ -18,6 +17,7 @@ from pipelines.core.records import (
     documents_to_table,
     table_to_documents,
 )
+from pipelines.core.sections import renumbered
 from pipelines.core.shards import Unit
 from pipelines.core.store import Store
 from pipelines.deduplicate.groups import CLUSTERS, EXACT, PARAGRAPHS
@@ -74,18 +74,13 @@ def decide(
     if not gone:
         return document
     drop("duplicate_paragraphs", len(gone))
-    text = PARAGRAPH_BREAK.join(p for place, p in enumerate(paragraphs) if place not in gone)
+    kept = [place for place in range(len(paragraphs)) if place not in gone]
+    text = PARAGRAPH_BREAK.join(paragraphs[place] for place in kept)
     if len(text) < min_characters:
         drop("nothing_new")
         drop("nothing_new_characters", len(text))
         return None
-    return replace(document, text=text)
-
-
-def count_sentences(text: str, language: str) -> int:
-    """Sentences of a text, paragraph by paragraph, by the language's own rules (sentencex)."""
-    paragraphs = (part for part in text.split(PARAGRAPH_BREAK) if part.strip())
-    return sum(len(segment(language.split("-")[0], paragraph)) for paragraph in paragraphs)
+    return replace(document, text=text, metadata=renumbered(document.metadata, kept))
 
 
 class DecisionFiles:
@@ -162,15 +157,6 @@ def in_parts(documents: list[Document], written: int) -> Iterator[tuple[int, lis
         yield written // DOCUMENTS_PER_PART, documents[:room]
         written += len(documents[:room])
         documents = documents[room:]
-
-
-def count_document(document: Document, count: Counters) -> None:
-    """Count one document that goes out."""
-    language = document.language
-    count[f"documents/{language}"] += 1
-    count[f"characters/{language}"] += len(document.text)
-    count[f"bytes/{language}"] += len(document.text.encode("utf-8"))
-    count[f"sentences/{language}"] += count_sentences(document.text, language)
 
 
 def read_documents(store: Store, ref: FileRef) -> Iterator[list[Document]]:

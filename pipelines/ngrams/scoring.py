@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pipelines.config import PerplexitySection
 from pipelines.core.attempt import Attempt
+from pipelines.core.document_counts import count_document
 from pipelines.core.records import (
     DOCUMENT_SCHEMA,
     REJECT_SCHEMA,
@@ -20,7 +21,6 @@ from pipelines.core.records import (
 )
 from pipelines.core.shards import Unit
 from pipelines.core.store import local_file
-from pipelines.deduplicate.unique import count_document
 from pipelines.ngrams.scorer import (
     BuiltInScorer,
     KenlmScorer,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import regex
 
+from pipelines.core.document_counts import count_sentences
 from pipelines.deduplicate.normalise import normalise, paragraph_key, words
-from pipelines.deduplicate.unique import count_sentences
 
 
 def test_case_digits_and_blanks_do_not_make_a_difference_but_punctuation_does() -> None:
