@@ -290,3 +290,16 @@ def test_workers_on_ray_write_the_same_bytes(store: Store, local_ray: None) -> N
 
     assert (record.reused, record.outputs) == (0, alone.outputs)
     assert {path: store.read_bytes(path) for path in before} == before
+
+
+def test_sections_still_begin_at_their_paragraphs(store: Store) -> None:
+    first = document("menu\n\nfirst text")
+    second = document("intro of the second\n\nmenu\n\nsecond text")
+    second.metadata["sections"] = '[[1,2,"Menu"],[2,2,"Text"]]'
+    settings = config(min_characters=1)
+
+    record = run(store, write_kept(store, {"a": [first], "b": [second]}), settings)
+
+    [kept] = [d for d in left(store, record) if d.text.startswith("intro")]
+    assert kept.text == "intro of the second\n\nsecond text"
+    assert kept.metadata["sections"] == '[[1,2,"Menu"],[1,2,"Text"]]'
