@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
+from importlib.util import find_spec
 
+from flows.check_sizes import (
+    Sizes,
+    SourceLine,
+    check_vocabulary_size,
+    size_on_server,
+    summarise,
+)
 from flows.config import RunConfig, to_toml
-from pipelines.config import WikipediaSource
+from pipelines.config import UrlBlocklistFilter, WikipediaSource
 from pipelines.core.config import ConfigError
 from pipelines.core.languages import normalise
-from pipelines.core.records import UNKNOWN_LANGUAGE, Shard
+from pipelines.core.manifest import read_stage
+from pipelines.core.records import UNKNOWN_LANGUAGE
 from pipelines.core.run_file import config_key
 from pipelines.core.store import Store
-
-CHARACTERS_PER_PIECE = 40
-"""Least text behind a vocabulary piece. Measured: 4.0 million characters in 86 languages support
-76,240 pieces, 52 characters each. The vocabulary stage finds the exact limit; this one only stops
-what cannot work before anything is fetched."""
-
-CHARACTERS_PER_BYTE = {"warc": 0.5, "wet": 3.0, "wikipedia": 4.0}
-"""Most text behind a compressed byte, by what a shard holds. Common Crawl's own files of 1 GB WARC
-give about 180 MB of WET text, 65 MB compressed."""
-
-SIZES_ASKED = 16
-"""Of so many files at most the size is asked: a snapshot lists 90,000."""
-
-
-@dataclass(frozen=True)
-class SourceLine:
-    """What one source contributes."""
-
-    source: str
-    shards: int
-    bytes: int | None
-    """Compressed bytes, None when the server does not say the size of every shard."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +53,47 @@ def preflight(config: RunConfig) -> CheckResult:
     check_tasks(config.finetuning, config.packing.length)
     store = Store(config.store.url)
     store.probe()
+    check_parts(config, store)
     shards = list_shards(config)
-    check_vocabulary_size(config.vocabulary.size, shards)
-    return CheckResult(summarise(shards), notes)
+    sizes = Sizes(size_on_server)
+    check_vocabulary_size(config.vocabulary.size, shards, sizes)
+    return CheckResult(summarise(shards, sizes), notes)
+
+
+def check_parts(config: RunConfig, store: Store) -> None:
+    """Check what other settings than the sources name: packages, files, an earlier run.
+
+    Raises:
+        ConfigError: a package is not installed, a file is not there or another than is pinned, or
+            the base run has not finished its deduplication.
+    """
+    from pipelines.filters.addresses import read_list
+
+    wanted = (
+        ("extraction.extractor", config.extraction.extractor, "trafilatura", True),
+        ("perplexity.scorer", config.perplexity.scorer, "kenlm", config.perplexity.enabled),
+    )
+    for setting, value, package, used in wanted:
+        if used and value == package and find_spec(package) is None:
+            raise ConfigError(
+                f"{setting} = {value!r}: the package is not installed; "
+                f"pip install 'babelmill[{package}]' on every machine of the cluster"
+            )
+    for section in config.filters:
+        if isinstance(section, UrlBlocklistFilter):
+            for path, sha256 in (
+                (section.domains_file, section.domains_sha256),
+                (section.words_file, section.words_sha256),
+            ):
+                if path and sha256:
+                    read_list(path, sha256)
+    base = config.deduplication.base_run
+    if base is not None:
+        for stage in ("deduplicate-plan", "deduplicate-clusters", "deduplicate"):
+            try:
+                read_stage(store, base, stage)
+            except FileNotFoundError as error:
+                raise ConfigError(f"deduplication.base_run = {base!r}: {error}") from None
 
 
 def save_config(config: RunConfig) -> None:
@@ -138,99 +163,3 @@ def language_of_wiki(wiki: str) -> str | None:
         return normalise(WIKIS_NAMED_OTHERWISE.get(wiki, wiki)).split("-")[0]
     except ValueError:
         return None
-
-
-def size_on_server(shard: Shard) -> int | None:
-    """Ask for the size of a listed file.
-
-    Raises:
-        ConfigError: the server lists it and does not give it.
-    """
-    from pipelines.sources.fetch import FetchError, file_info
-
-    try:
-        return file_info(shard.url).size
-    except FetchError as error:
-        raise ConfigError(f"sources: a listed file cannot be read: {error}") from error
-
-
-def check_vocabulary_size(
-    size: int,
-    shards: Sequence[Shard],
-    ask: Callable[[Shard], int | None] = size_on_server,
-) -> None:
-    """Refuse a vocabulary that the listed bytes cannot support.
-
-    Lists of a crawl do not say how large its files are: a few, evenly spread, are asked for, and
-    the others taken to be as large as those on average.
-
-    Raises:
-        ConfigError: with the largest size that the bytes allow. Unknown sizes refuse nothing.
-    """
-    found = bytes_by_content(shards, ask)
-    if found is None or not shards:
-        return
-    characters = sum(count * CHARACTERS_PER_BYTE[content] for content, count in found.items())
-    largest = int(characters) // CHARACTERS_PER_PIECE
-    if size > largest:
-        guessed = "about " if any(shard.size is None for shard in shards) else ""
-        raise ConfigError(
-            f"vocabulary.size = {size}: the sources' {guessed}{sum(found.values()):,.0f} "
-            "compressed bytes hold too little text for so many pieces; set vocabulary.size below "
-            f"{largest} (the vocabulary stage finds the exact limit, which is lower), or add "
-            "sources"
-        )
-
-
-def bytes_by_content(
-    shards: Sequence[Shard], ask: Callable[[Shard], int | None]
-) -> dict[str, float] | None:
-    """Compressed bytes by what shards hold (a key of CHARACTERS_PER_BYTE), None if unknown.
-
-    At most SIZES_ASKED shards are asked for, however many have no size.
-    """
-    groups: dict[str, list[Shard]] = {}
-    for shard in shards:
-        groups.setdefault(shard.options.get("format", shard.kind), []).append(shard)
-    if not groups.keys() <= CHARACTERS_PER_BYTE.keys():
-        return None
-    unknown = {
-        content: [shard for shard in group if shard.size is None]
-        for content, group in groups.items()
-    }
-    in_all = sum(map(len, unknown.values()))
-    some = sum(bool(group) for group in unknown.values())
-    found: dict[str, float] = {}
-    for content, group in groups.items():
-        found[content] = float(sum(shard.size or 0 for shard in group))
-        if missing := unknown[content]:
-            share = 1 + (SIZES_ASKED - some) * len(missing) // in_all
-            sizes = [ask(shard) for shard in evenly_spread(missing, share)]
-            known = [size for size in sizes if size is not None]
-            if len(known) < len(sizes):
-                return None
-            found[content] += sum(known) / len(known) * len(missing)
-    return found
-
-
-def evenly_spread(shards: Sequence[Shard], count: int) -> list[Shard]:
-    """`count` shards (or all, if there are fewer), the first and others at equal distances."""
-    count = min(count, len(shards))
-    return [shards[number * len(shards) // count] for number in range(count)]
-
-
-def summarise(shards: Sequence[Shard]) -> list[SourceLine]:
-    """Count shards and bytes by source, in the order listed."""
-    groups: dict[str, list[Shard]] = {}
-    for shard in shards:
-        groups.setdefault(shard.source, []).append(shard)
-    return [
-        SourceLine(
-            source,
-            len(group),
-            None
-            if any(shard.size is None for shard in group)
-            else sum(shard.size or 0 for shard in group),
-        )
-        for source, group in groups.items()
-    ]

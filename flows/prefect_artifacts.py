@@ -55,7 +55,7 @@ def show_sources(result: CheckResult) -> None:
     create_table_artifact(
         key="sources",
         table=[
-            {"source": line.source, "shards": line.shards, "bytes": line.bytes}
+            {"source": line.source, "shards": line.shards, "bytes": line.size}
             for line in result.sources
         ],
         description="What the run reads",

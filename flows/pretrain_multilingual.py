@@ -102,8 +102,7 @@ def check(config: RunConfig) -> CheckResult:
     result = preflight(config)
     log = get_run_logger()
     for line in result.sources:
-        size = "size unknown" if line.bytes is None else f"{line.bytes:,} bytes"
-        log.info("[check] %s: %d shards, %s", line.source, line.shards, size)
+        log.info("[check] %s: %d shards, bytes: %s", line.source, line.shards, line.size)
     for note in result.notes:
         log.warning("[check] %s", note)
     prefect_artifacts.show_sources(result)

@@ -77,8 +77,7 @@ def show_sources(config: RunConfig, result: CheckResult) -> None:
     """Print what a run would read."""
     table = Table("source", "shards", "compressed bytes", title=f"Run {config.run.name}")
     for line in result.sources:
-        size = "unknown" if line.bytes is None else f"{line.bytes:,}"
-        table.add_row(line.source, f"{line.shards:,}", size)
+        table.add_row(line.source, f"{line.shards:,}", line.size)
     console = Console()
     console.print(table)
     for note in result.notes:

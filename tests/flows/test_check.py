@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.check import (
+from flows.check import check_languages, language_of_wiki, preflight
+from flows.check_sizes import (
+    Sizes,
     bytes_by_content,
-    check_languages,
     check_vocabulary_size,
-    language_of_wiki,
-    preflight,
     size_on_server,
     summarise,
 )
@@ -17,6 +16,9 @@ from flows.config import RunConfig, resolve
 from pipelines.core.config import ConfigError
 from pipelines.core.records import Shard
 from pipelines.identify_language import known_languages
+
+UNKNOWN = Sizes(lambda _: None)
+"""A server that says no size."""
 
 
 def shard(name: str, size: int | None, source: str = "commoncrawl") -> Shard:
@@ -68,14 +70,14 @@ def test_a_vocabulary_the_bytes_cannot_support_is_refused_with_the_largest_that_
     warc = Shard("a", "a", "commoncrawl", "common_crawl", size=8000, options={"format": "warc"})
     wet = Shard("b", "b", "commoncrawl", "common_crawl", size=2000, options={"format": "wet"})
     # 8000 x 0.5 + 2000 x 3 characters, 40 for each piece
-    check_vocabulary_size(250, [warc, wet])
+    check_vocabulary_size(250, [warc, wet], UNKNOWN)
     with pytest.raises(ConfigError, match=r"vocabulary\.size = 251: .* below 250"):
-        check_vocabulary_size(251, [warc, wet])
+        check_vocabulary_size(251, [warc, wet], UNKNOWN)
 
 
 def test_an_unknown_size_refuses_nothing() -> None:
-    check_vocabulary_size(1_000_000, [crawl_file("a", 10), crawl_file("b")], lambda _: None)
-    check_vocabulary_size(1_000_000, [shard("of a kind without a rate", 10)])
+    check_vocabulary_size(1_000_000, [crawl_file("a", 10), crawl_file("b")], UNKNOWN)
+    check_vocabulary_size(1_000_000, [shard("of a kind without a rate", 10)], UNKNOWN)
 
 
 def crawl_file(name: str, size: int | None = None, content: str = "warc") -> Shard:
@@ -93,30 +95,37 @@ def test_few_sizes_are_asked_evenly_and_the_rest_is_taken_to_be_the_same() -> No
     warcs = [crawl_file(f"warc {number}") for number in range(90_000)]
     wets = [crawl_file(f"wet {number}", content="wet") for number in range(10)]
     wikis = [Shard("w", "w", "wikipedia", "wikipedia", size=50)]
-    found = bytes_by_content([*warcs, *wets, *wikis], ask)
+    found = bytes_by_content([*warcs, *wets, *wikis], Sizes(ask))
     assert found == {"warc": 90_000_000.0, "wet": 1000.0, "wikipedia": 50.0}
-    assert len(asked) == 15  # 14 of the many, and one of the few: each content is asked for
+    assert len(asked) == 16 + 10
     numbers = [int(name.split()[1]) for name in asked if name.startswith("warc")]
-    assert numbers == [number * 90_000 // 14 for number in range(14)]
+    assert numbers == [number * 90_000 // 16 for number in range(16)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 500])
-def test_never_more_than_sixteen_sizes_are_asked(count: int) -> None:
+def test_of_each_kind_at_most_sixteen_are_asked_and_none_twice(count: int) -> None:
     asked: list[str] = []
+
+    def ask(shard: Shard) -> int:
+        asked.append(shard.name)
+        return 7
+
     shards = [
         crawl_file(f"{kind} {i}", content=kind) for kind in ("warc", "wet") for i in range(count)
     ]
-    bytes_by_content(shards, lambda shard: asked.append(shard.name) or 7)  # type: ignore[func-returns-value]
-    assert len(asked) == len(set(asked)) and 2 <= len(asked) <= 16
-    assert len(asked) >= min(2 * count, 14)
+    sizes = Sizes(ask)
+    bytes_by_content(shards, sizes)
+    [line] = summarise(shards, sizes)
+    assert len(asked) == len(set(asked)) == 2 * min(count, 16)
+    assert (line.bytes, line.estimated, line.size) == (14 * count, True, f"about {14 * count:,}")
 
 
 def test_an_estimated_limit_is_said_to_be_one() -> None:
     shards = [crawl_file(f"{number}") for number in range(100)]
     # 100 x 8000 bytes x 0.5 characters, 40 for each piece
-    check_vocabulary_size(10_000, shards, lambda _: 8000)
+    check_vocabulary_size(10_000, shards, Sizes(lambda _: 8000))
     with pytest.raises(ConfigError, match=r"about 800,000 compressed bytes .* below 10000"):
-        check_vocabulary_size(10_001, shards, lambda _: 8000)
+        check_vocabulary_size(10_001, shards, Sizes(lambda _: 8000))
 
 
 def test_a_listed_file_that_is_not_there_ends_the_check(tmp_path: Path) -> None:
@@ -128,7 +137,9 @@ def test_a_listed_file_that_is_not_there_ends_the_check(tmp_path: Path) -> None:
 
 
 def test_sources_are_summed_and_an_unknown_size_is_not_taken_for_zero() -> None:
-    lines = summarise([shard("a", 1), shard("w", None, "wikipedia"), shard("b", 2)])
+    lines = summarise(
+        [shard("a", 1), shard("w", None, "wikipedia"), shard("b", 2)], Sizes(lambda _: None)
+    )
     assert [(line.source, line.shards, line.bytes) for line in lines] == [
         ("commoncrawl", 2, 3),
         ("wikipedia", 1, None),
@@ -139,4 +150,38 @@ def test_a_store_that_cannot_be_written_ends_the_check(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     config = resolve("demo", settings={"store.url": str(tmp_path / "file" / "store")})
     with pytest.raises(ConfigError, match=r"store\.url"):
+        preflight(config)
+
+
+def demo_with(tmp_path: Path, **settings: object) -> RunConfig:
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"text": "a"}\n')
+    sources = [{"kind": "local_files", "paths": [str(texts)]}]
+    store = str(tmp_path / "store")
+    return resolve("demo", settings={"sources": sources, "store.url": store, **settings})
+
+
+def test_a_base_run_that_is_not_there_ends_the_check(tmp_path: Path) -> None:
+    config = demo_with(tmp_path, **{"deduplication.base_run": "september"})
+    with pytest.raises(ConfigError, match=r"base_run = 'september': stage 'deduplicate-plan'"):
+        preflight(config)
+
+
+def test_a_blocklist_that_is_not_there_or_another_ends_the_check(tmp_path: Path) -> None:
+    blocked = tmp_path / "domains.txt"
+    section = {"kind": "url_blocklist", "domains_file": str(blocked), "domains_sha256": "0" * 64}
+    config = demo_with(tmp_path, filters=[section])
+    with pytest.raises(ConfigError, match=r"domains\.txt"):
+        preflight(config)
+    blocked.write_text("x.test\n")
+    with pytest.raises(ConfigError, match="has sha256 .* but the setting says 0000"):
+        preflight(config)
+
+
+def test_a_package_that_is_not_installed_ends_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.check.find_spec", lambda name: None)  # as on a bare machine
+    config = demo_with(tmp_path, **{"extraction.extractor": "trafilatura"})
+    with pytest.raises(ConfigError, match=r"pip install 'babelmill\[trafilatura\]'"):
         preflight(config)
