@@ -23,6 +23,9 @@ FOLDER = Path(__file__).resolve().parent
 DATA = FOLDER.parents[1].parent / "shared" / "data"
 NAMES = ("crawl", "extraction_quality", "wikipedia", "language", "filters", "deduplicate", "memory")
 
+SHOWN_ENTRIES = 30
+"""A table with more entries, one for each language say, is only in the file."""
+
 
 def main() -> None:
     """Entry point."""
@@ -58,7 +61,9 @@ def table_of(name: str, figures: dict[str, Any]) -> Table:
     table = Table("figure", "value", title=name)
 
     def add(prefix: str, value: Any) -> None:
-        if isinstance(value, dict):
+        if isinstance(value, dict) and len(value) > SHOWN_ENTRIES:
+            table.add_row(prefix, f"{len(value)} entries, in the file")
+        elif isinstance(value, dict):
             for key, below in value.items():
                 add(f"{prefix}.{key}" if prefix else str(key), below)
         elif not isinstance(value, list):
