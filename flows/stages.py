@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flows.config import RunConfig
@@ -58,12 +59,15 @@ STAGES: tuple[Stage, ...] = (
 
 def stages_of(config: RunConfig) -> tuple[Stage, ...]:
     """The stages a run goes through: those that its settings leave nothing to do are not there."""
-    unwanted = {
-        name
-        for name, wanted in (
-            ("perplexity", config.perplexity.enabled),
-            ("finetune", bool(config.finetuning)),
-        )
-        if not wanted
-    }
-    return tuple(stage for stage in STAGES if stage.name not in unwanted)
+    return _stages(config.perplexity.enabled, bool(config.finetuning))
+
+
+def stages_of_tree(tree: Mapping[str, Any]) -> tuple[Stage, ...]:
+    """The same from a run's configuration as a plain tree."""
+    enabled = tree.get("perplexity", {}).get("enabled", False)
+    return _stages(bool(enabled), tree.get("finetuning") != [])
+
+
+def _stages(perplexity: bool, finetuning: bool) -> tuple[Stage, ...]:
+    wanted = {"perplexity": perplexity, "finetune": finetuning}
+    return tuple(stage for stage in STAGES if wanted.get(stage.name, True))

@@ -14,10 +14,11 @@ from flows.check import CheckResult
 from flows.config import RunConfig, resolve
 from flows.service_commands import LABELS
 from flows.services import Services
-from flows.stages import DEFAULT_DEPLOYMENT, STAGES
+from flows.stages import DEFAULT_DEPLOYMENT, stages_of_tree
 from pipelines.core.config import ConfigError
 from pipelines.core.manifest import read_stage, stage_record_key
 from pipelines.core.progress import duration
+from pipelines.core.run_file import read_run_file
 from pipelines.core.store import Store
 
 LAST_RUNS = 5
@@ -56,10 +57,11 @@ def runs_table(store: Store) -> Table:
     """The last runs of a store, by the time of their newest record, and how far each is."""
     table = Table("run", "stages finished", "next", "seconds", title=f"Runs in {store.url}")
     for run in runs_of(store)[:LAST_RUNS]:
-        done = [s.name for s in STAGES if store.exists(stage_record_key(run, s.name))]
-        following = next((s.name for s in STAGES if s.name not in done), "")
+        stages = [stage.name for stage in stages_of_tree(read_run_file(store, run))]
+        done = [name for name in stages if store.exists(stage_record_key(run, name))]
+        following = next((name for name in stages if name not in done), "")
         seconds = sum(read_stage(store, run, name).seconds for name in done)
-        table.add_row(run, f"{len(done)}/{len(STAGES)}", following, duration(seconds))
+        table.add_row(run, f"{len(done)}/{len(stages)}", following, duration(seconds))
     return table
 
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from flows import stages
 from flows.config import ReportSection
 from flows.report.tables import Balance, LossSum, Metrics, Row, Scores, VocabularyReport
+from flows.stages import stages_of_tree
 from pipelines.core.config import ConfigError, validate
 from pipelines.core.languages import group_of
 from pipelines.core.manifest import Manifest, Output, StageRecord, read_stage
@@ -130,16 +131,10 @@ def read_run(store: Store, run: str, stages: Iterable[str] = STAGES) -> RunView:
     """
     tree = read_run_file(store, run)
     section = validate(ReportSection, tree.get("report", {}), origin=config_key(run))
-    # Without a task there is nothing to fine-tune, and nothing to wait for.
-    no_task = tree.get("finetuning") == []
-    expected = (name for name in stages if not (no_task and name == "finetune"))
+    run_through = {stage.name for stage in stages_of_tree(tree)}
+    expected = (name for name in stages if name in run_through)
     records = {name: _read_record(store, run, name) for name in expected}
-    present = {
-        (output.path, output.sha256)
-        for record in records.values()
-        if record is not None
-        for output in record.outputs
-    }
+    present = _present(store, run)
     views, packages = [], dict[str, set[str]]()
     for name, record in records.items():
         manifests = _read_manifests(store, record)
@@ -166,6 +161,27 @@ def read_run(store: Store, run: str, stages: Iterable[str] = STAGES) -> RunView:
         metrics=_only(store, Metrics, records.get("pretrain"), "metrics"),
         scores=tuple(_parse(store, Scores, output) for output in score_files),
     )
+
+
+def _present(store: Store, run: str | None) -> set[tuple[str, str | None]]:
+    """Every output that the run's records name, those of a stage's inner steps as well, and those
+    of the runs that it is based on."""
+    found: set[tuple[str, str | None]] = set()
+    seen: set[str] = set()
+    while run is not None and run not in seen:
+        seen.add(run)
+        keys = store.sizes(f"runs/{run}/stages")
+        for content in store.read_many(key for key in keys if key.endswith(".json")).values():
+            try:
+                record = StageRecord.model_validate_json(content)
+            except ValidationError:
+                continue  # half a record names nothing
+            found.update((output.path, output.sha256) for output in record.outputs)
+        try:
+            run = read_run_file(store, run).get("deduplication", {}).get("base_run")
+        except ConfigError:
+            run = None
+    return found
 
 
 def _read_record(store: Store, run: str, name: str) -> StageRecord | None:

@@ -20,6 +20,9 @@ FUNNEL = (
 DROPPED = ("dropped.", "rejected.")
 """Counters that begin so count records that went no further, by reason."""
 
+PARTS = ("dropped_paragraphs.", "dropped_lines.", "dropped_sentences.", "dropped_characters.")
+"""Counters that begin so count parts of records that went on without them."""
+
 LOST = ("lost", "excluded", "empty", "skipped", "damaged", "truncated", "cut")
 """Counters with such a word in their name count something else that went missing (bytes, say)."""
 
@@ -85,7 +88,10 @@ def dropped(view: RunView) -> list[Dropped]:
             if lead is not None:
                 records = not name.endswith(("_bytes", "_characters"))
                 rows.append(Dropped(stage.name, name.removeprefix(lead), count, records))
-            elif any(word in name.split("_") for word in LOST):
+            elif name.startswith(PARTS):
+                unit, _, reason = name.removeprefix("dropped_").partition(".")
+                rows.append(Dropped(stage.name, f"{reason} ({unit})", count, False))
+            elif name.startswith("lost.") or any(word in name.split("_") for word in LOST):
                 rows.append(Dropped(stage.name, name, count, False))
     return rows
 

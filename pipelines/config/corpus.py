@@ -45,6 +45,9 @@ class DeduplicationSection(Config):
 
     paragraphs: bool = True
     """Drop a paragraph that an earlier document already had."""
+    ignore_digits: bool = False
+    """Paragraphs, and shingles of near-duplicates, that differ only in the values of digits count
+    as the same: good against dates and counters of web pages, bad for facts. CCNet: true."""
     keep: Literal["first", "longest", "highest_score"] = "first"
     """Which document of a cluster of near-duplicates survives: the first (older snapshots first,
     then by name and offset), the longest, or the one with the highest language score."""

@@ -124,7 +124,7 @@ class StageRecord(Config):
     counters: dict[str, int]
     notes: list[str] = []
     seconds: float
-    """Wall time of the run that completed the stage."""
+    """Wall time of the run that completed the stage, all its steps together."""
     units: int
     reused: int
     """Units that were already finished when that run began."""

@@ -23,6 +23,7 @@ from pipelines.core.manifest import (
     host,
     package_versions,
     read_all_finished,
+    read_stage,
     stage_record_key,
     total,
     write_json,
@@ -146,11 +147,14 @@ def run_step(
     inline: bool = False,
     quiet: bool = False,
     notes: Sequence[str] = (),
+    before: Sequence[StageRecord] = (),
 ) -> StageRecord:
     """Do all unfinished units and write the run's record of the stage, last.
 
     Args:
         notes: what a person should know of the step as a whole; units add their own.
+        before: records of the steps that this one ends a stage of: their time and notes are the
+            stage's as well.
 
     Raises:
         StageFailed: one or more units failed; each is named, the others are kept.
@@ -189,19 +193,32 @@ def run_step(
     for note in all_notes:
         progress.note(note)
     progress.close()
+    binding_id = digest(step.name, [step.binding(unit).id for unit in units])[:16]
+    seconds = sum(record.seconds for record in before) + time.monotonic() - began
+    if not waiting:  # what took time was an earlier run
+        seconds = seconds_of(store, run, step.name, binding_id) or seconds
     record = StageRecord(
         stage=step.name,
-        binding_id=digest(step.name, [step.binding(unit).id for unit in units])[:16],
+        binding_id=binding_id,
         manifests=[key for key, _ in results],
         outputs=[output for _, manifest in results for output in manifest.outputs],
         counters=total(manifest.counters for _, manifest in results),
-        notes=all_notes,
-        seconds=round(time.monotonic() - began, 3),
+        notes=[*(note for record in before for note in record.notes), *all_notes],
+        seconds=round(seconds, 3),
         units=len(units),
         reused=reused,
     )
     write_json(store, stage_record_key(run, step.name), record)
     return record
+
+
+def seconds_of(store: Store, run: str, stage: str, binding_id: str) -> float | None:
+    """What the run's record of the same work says it took; None without one."""
+    try:
+        record = read_stage(store, run, stage)
+    except FileNotFoundError:
+        return None
+    return record.seconds if record.binding_id == binding_id else None
 
 
 Result = tuple[str, Manifest] | Failure

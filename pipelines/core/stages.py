@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipelines.core.manifest import StageRecord, read_stage
 from pipelines.core.shards import Step, Unit, run_step
@@ -23,6 +23,8 @@ class StageRun:
     inline: bool = False
     """Do the work in this process, without Ray."""
     quiet: bool = False
+    inner: list[StageRecord] = field(default_factory=list)
+    """Records of the steps that were run so far."""
 
     def record(self, stage: str) -> StageRecord:
         """The record of an earlier stage of this run.
@@ -41,7 +43,8 @@ class StageRun:
         Raises:
             StageFailed: units failed; they are named.
         """
-        return run_step(
+        before = [record for record in self.inner if record.stage.startswith(f"{step.name}-")]
+        record = run_step(
             step,
             units,
             self.store,
@@ -49,4 +52,7 @@ class StageRun:
             inline=self.inline,
             quiet=self.quiet,
             notes=notes,
+            before=before,
         )
+        self.inner.append(record)
+        return record

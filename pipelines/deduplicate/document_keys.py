@@ -78,15 +78,15 @@ class KeyMaker:
         preferred = preferences(self.section.keep, texts, scores)
         compared: list[tuple[int, list[str]]] = []
         for position, text in enumerate(texts):
-            normalised = [normalise(paragraph) for paragraph in split(text)]
-            if not normalised:
+            paragraphs = split(text)
+            if not paragraphs:
                 self.counters["empty_documents"] += 1
                 continue
-            keys = [key_of(paragraph) for paragraph in normalised]
-            kinds[DOCUMENT].append((position, document_key(keys)))
+            normalised = [normalise(part, self.section.ignore_digits) for part in paragraphs]
+            kinds[DOCUMENT].append((position, document_key(paragraphs)))
             if self.section.paragraphs:
-                kinds[PARAGRAPH] += [(position, key) for key in keys]
-                places += range(len(keys))
+                kinds[PARAGRAPH] += [(position, key_of(part)) for part in normalised]
+                places += range(len(normalised))
             if self.section.near.enabled:
                 units = words(" ".join(normalised))
                 if len(units) < self.section.near.shingle_words:

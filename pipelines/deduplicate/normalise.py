@@ -22,38 +22,39 @@ _MAYBE_UNSPACED = re.compile(
     "\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U000116d0-\U000116ff"
     "\U00016fe0-\U00016fff\U0001aff0-\U0001b16f\U0001f200\U00020000-\U0003ffff]"
 )
-_ASCII_NORMALISED = bytes.maketrans(
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZ123456789", b"abcdefghijklmnopqrstuvwxyz" + b"0" * 9
-)
+_ASCII_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 _ASCII_WORDS = bytes(c if chr(c).isalnum() and c < 128 else 32 for c in range(256))
 
 
-def normalise(paragraph: str) -> str:
+def normalise(paragraph: str, ignore_digits: bool = False) -> str:
     """What two paragraphs share when they count as the same.
 
-    Case, kinds and number of blanks, compatibility forms and the values of digits do not matter.
-    Source: CCNet (Wenzek et al. 2020), section 3.1, except that punctuation matters here.
+    Case, kinds and number of blanks, and compatibility forms do not matter; with `ignore_digits`
+    the values of digits do not either. Source: CCNet (Wenzek et al. 2020), section 3.1, which
+    ignores digits, and punctuation as well, which matters here.
     """
     if paragraph.isascii():
-        text = paragraph.encode("ascii").translate(_ASCII_NORMALISED).decode("ascii")
+        text = paragraph.lower()
+        if ignore_digits:
+            text = text.encode("ascii").translate(_ASCII_DIGITS).decode("ascii")
     else:
-        text = _DIGITS.sub("0", unicodedata.normalize("NFKC", paragraph).casefold())
+        text = unicodedata.normalize("NFKC", paragraph).casefold()
+        if ignore_digits:
+            text = _DIGITS.sub("0", text)
     return " ".join(text.split())
 
 
-def key_of(normalised: str) -> bytes:
-    """The 128-bit key of a normalised paragraph."""
-    return hashlib.blake2b(normalised.encode("utf-8"), digest_size=16).digest()
+def key_of(text: str) -> bytes:
+    """128 bits that stand for a text."""
+    return hashlib.blake2b(text.encode("utf-8"), digest_size=16).digest()
 
 
-def paragraph_key(paragraph: str) -> bytes:
-    """What two paragraphs share when they count as the same: 128 bits of `normalise`."""
-    return key_of(normalise(paragraph))
+def document_key(paragraphs: Iterable[str]) -> bytes:
+    """What two documents share when their paragraphs are equal, but for kinds and number of blanks.
 
-
-def document_key(paragraph_keys: Iterable[bytes]) -> bytes:
-    """What two documents share when all their paragraphs are the same, in the same order."""
-    return hashlib.blake2b(b"".join(paragraph_keys), digest_size=16).digest()
+    Nothing else is overlooked: documents that differ in a digit are two documents.
+    """
+    return key_of("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
 
 
 def words(normalised: str) -> list[str]:

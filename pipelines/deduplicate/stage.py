@@ -53,7 +53,7 @@ from pipelines.deduplicate.plan import (
 from pipelines.deduplicate.stars import MAX_ROUNDS, TooManyRounds
 from pipelines.deduplicate.unique import unique_units, write_unique
 
-VERSION = 2
+VERSION = 3
 
 
 def settings_of(section: DeduplicationSection) -> dict[str, Any]:

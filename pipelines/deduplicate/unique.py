@@ -73,12 +73,14 @@ def decide(
     gone = decisions.paragraphs.get(number)
     if not gone:
         return document
-    drop("duplicate_paragraphs", len(gone))
+    count["dropped_paragraphs.duplicate"] += len(gone)
+    count[f"dropped_paragraphs.duplicate/{document.language}"] += len(gone)
     kept = [place for place in range(len(paragraphs)) if place not in gone]
     text = PARAGRAPH_BREAK.join(paragraphs[place] for place in kept)
     if len(text) < min_characters:
         drop("nothing_new")
-        drop("nothing_new_characters", len(text))
+        count["dropped_characters.nothing_new"] += len(text)
+        count[f"dropped_characters.nothing_new/{document.language}"] += len(text)
         return None
     return replace(document, text=text, metadata=renumbered(document.metadata, kept))
 

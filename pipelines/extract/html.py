@@ -8,7 +8,8 @@ needs a long page, so long pages go through a child process that can be stopped.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
@@ -21,6 +22,9 @@ NOT_NESTED = frozenset(f"{VOID} {CLOSED_BY_OTHERS}".split(" "))
 """Elements without an end, and those that the next of their kind or their parent's end closes."""
 TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 LONE_CHARACTER = re.compile(r">(\s*[\u0800-\uffff])(?=\s*<)")
+SHALLOW_LISTS = "body > ul, body > * > ul, body > * > * > ul"
+PROSE_ITEM_CHARACTERS = 25
+"""Characters of a list's item, on average, from which on it is longer than a menu's."""
 GUARD = "\ufdd0"
 """A noncharacter: it stands in no text (Unicode 23.7)."""
 
@@ -64,6 +68,8 @@ def resiliparse_text(markup: str, main_content: bool) -> HtmlText:
         markup, count = LONE_CHARACTER.subn(rf">\1{GUARD}", markup)
         guarded = count > 0
     tree = HTMLTree.parse(markup)
+    if main_content and "<ul" in markup:
+        keep_lists_of_prose(tree)
     text = extract_plain_text(
         tree, main_content=main_content, alt_texts=False, list_bullets=False, noscript=False
     )
@@ -71,6 +77,39 @@ def resiliparse_text(markup: str, main_content: bool) -> HtmlText:
     if guarded:
         text, title = text.replace(GUARD, ""), title and title.replace(GUARD, "")
     return HtmlText(text, title, _robots(tree, markup))
+
+
+def keep_lists_of_prose(tree: HTMLTree) -> None:
+    """Move bulleted lists that are text out of the depth where resiliparse takes them for menus.
+
+    Its main content leaves out every `ul` with fewer than three elements between it and `body`.
+    Such a list is text when most of its characters are outside links and its items are longer than
+    a menu's, or when it stands in `main` or `article`; then it gets three `div` around it. Lists
+    inside `nav` and the like go all the same.
+    """
+    if tree.body is None:
+        return
+    found: Any
+    for found in tree.body.query_selector_all(SHALLOW_LISTS):
+        if not _is_prose(found):
+            continue
+        boxes: list[Any] = [tree.create_element("div") for _ in range(3)]
+        found.parent.replace_child(boxes[0], found)
+        for outer, inner in pairwise([*boxes, found]):
+            outer.append_child(inner)
+
+
+def _is_prose(found: Any) -> bool:
+    ancestor = found.parent
+    while ancestor is not None and ancestor.tag != "body":
+        if ancestor.tag in ("main", "article"):
+            return True
+        ancestor = ancestor.parent
+    characters = len(found.text.strip())
+    linked = sum(len(link.text) for link in found.get_elements_by_tag_name("a"))
+    items = len(found.get_elements_by_tag_name("li"))
+    mean = characters / max(items, 1)
+    return bool(mean >= PROSE_ITEM_CHARACTERS and 2 * linked < characters)
 
 
 def trafilatura_text(markup: str, main_content: bool) -> HtmlText:

@@ -32,8 +32,8 @@ Filter = Callable[[Document, Any, Counters], str | None]
 
 A filter is deterministic and raises nothing, whatever the text. It changes `document.text` only
 where its section says `changes_text`, and never lower-cases or strips what it keeps. Counters are
-for what it changed or could not judge (`dropped.lines`, `passed.no_stop_words/xx`); the reasons
-are counted by the caller, and the counters of a document that is dropped are forgotten.
+for what it changed or could not judge (`dropped_lines.boilerplate`, `passed.no_stop_words/xx`); the
+reasons are counted by the caller, and the counters of a document that is dropped are forgotten.
 """
 
 

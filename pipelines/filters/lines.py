@@ -45,8 +45,8 @@ def poor_lines_out(document: Document, config: LinesFilter, count: Counters) -> 
 
     Changes the text: lines are taken out whole, paragraphs without lines vanish with their blank
     line, and the lines that stay keep every character. A text without a poor line is untouched.
-    Counts `dropped.lines`, `dropped.lines.WHY` and `dropped.line_characters`. Source: C4, section
-    2.2, with the limits that the section's settings state.
+    Counts `dropped_lines.WHY` and `dropped_characters.lines`. Source: C4, section 2.2, with the
+    limits that the section's settings state.
     """
     text = document.text
     if not text.strip():
@@ -65,10 +65,9 @@ def poor_lines_out(document: Document, config: LinesFilter, count: Counters) -> 
             if why is None:
                 lines.append(line)
                 continue
-            count["dropped.lines"] += 1
-            count[f"dropped.lines.{why}"] += 1
-            count[f"dropped.lines/{document.language}"] += 1
-            count[f"dropped.line_characters/{document.language}"] += len(line)
+            count[f"dropped_lines.{why}"] += 1
+            count[f"dropped_lines.{why}/{document.language}"] += 1
+            count[f"dropped_characters.lines/{document.language}"] += len(line)
         number += 1  # the blank line between paragraphs
         if any(line.strip() for line in lines):
             kept.append("\n".join(lines))

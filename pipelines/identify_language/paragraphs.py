@@ -29,16 +29,16 @@ def identify_document(
 ) -> tuple[Identified, str]:
     """The language of a document, and the text to keep of it, as `config.unit` says.
 
-    Counts `dropped.paragraph_language`, the same with `/TAG` for each language, and
-    `dropped_characters.paragraph_language`.
+    Counts `dropped_paragraphs.language`, the same with `/TAG` for each language, and
+    `dropped_characters.language`.
     """
     if config.unit == "document":
         return identify(text, config), text
     found, kept, dropped = _split(text, config)
     for tag, paragraph in dropped:
-        counters["dropped.paragraph_language"] += 1
-        counters[f"dropped.paragraph_language/{tag}"] += 1
-        counters["dropped_characters.paragraph_language"] += len(paragraph)
+        counters["dropped_paragraphs.language"] += 1
+        counters[f"dropped_paragraphs.language/{tag}"] += 1
+        counters["dropped_characters.language"] += len(paragraph)
     return found, kept
 
 

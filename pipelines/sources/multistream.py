@@ -55,7 +55,7 @@ class Piece:
 class DumpFile:
     """Reads one file; what is lost is counted and noted with the file's name.
 
-    Counts `dropped.damaged_stream`, `dropped.truncated_stream`, `dropped.member_too_large`, one for
+    Counts `lost.damaged_stream`, `lost.truncated_stream`, `lost.member_too_large`, one for
     each stream (the number of pages in it is not known), and the compressed `bytes_lost`.
 
     Args:
@@ -126,7 +126,7 @@ class DumpFile:
                 continue
             following = _next_stream(file, start + START_BYTES, self._size)
             what = f"the bz2 stream at byte {self._first + start} is {stream.damage}"
-            self._counters[f"dropped.{stream.reason}"] += 1
+            self._counters[f"lost.{stream.reason}"] += 1
             self._lose(min(stream.end, following), following, what)
             start, lost = following, True
         if lost:
@@ -139,7 +139,7 @@ class DumpFile:
             read = unpacked = 0
             while not unpacker.eof:
                 if not feed and not (feed := file.read(FEED_BYTES)):
-                    self._counters["dropped.truncated_stream"] += 1
+                    self._counters["lost.truncated_stream"] += 1
                     self._notes.append(f"{self._name}: the gzip member is cut off")
                     yield Piece(0, b"", after_loss=True)
                     return
@@ -168,7 +168,7 @@ class DumpFile:
                 return
 
     def _give_up(self, file: BinaryIO, kind: str, what: str, unread: int) -> None:
-        self._counters[f"dropped.{kind}"] += 1
+        self._counters[f"lost.{kind}"] += 1
         start = file.tell() - unread
         self._lose(start, self._size, f"the gzip member is {what}")
 
@@ -212,9 +212,11 @@ class _Stream:
                 return
             # libbz2 asks for more only when all that it gave has passed its block's check sum.
             if unpacker.needs_input or unpacker.eof:
-                self.end = self._start + read - len(unpacker.unused_data)
-                yield b"".join(held)
+                content = b"".join(held)
                 held.clear()
+                if content or unpacker.eof:
+                    self.end = self._start + read - len(unpacker.unused_data)
+                    yield content
 
 
 def _next_stream(file: BinaryIO, start: int, size: int) -> int:

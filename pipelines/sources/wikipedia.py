@@ -65,8 +65,8 @@ class Wikipedia:
 
         Counts `records`; `dropped.` and namespace, content_model (Lua, CSS, JSON, …), redirect,
         disambiguation, page_too_large, broken_page (no XML), cut_page (no end); what multistream.py
-        counts; `dropped.truncated_dump` when the file ends before the dump does, and
-        `dropped.truncated_range` when a range is shorter than it was listed.
+        counts; `lost.truncated_dump` when the file ends before the dump does, and
+        `lost.truncated_range` when a range is shorter than it was listed.
         """
         reader = _Reader(shard, counters, notes, max_page_bytes)
         first = int(shard.options.get("start", 0))
@@ -101,12 +101,16 @@ class _Reader:
             if block.kind == "site":
                 self._site = parse_site(block.content)
         except ElementTree.ParseError as error:
-            self._drop("broken_page" if block.kind == "page" else "broken_siteinfo")
+            if block.kind == "page":
+                self._drop("broken_page")
+            else:
+                self._counters["lost.broken_siteinfo"] += 1
             self._note(f"a {block.kind} of the stream at byte {block.stream} is no XML: {error}")
         if block.kind == "too_large":
             self._counters["records"] += 1
             self._drop("page_too_large")
         elif block.kind == "cut":
+            self._counters["records"] += 1
             self._drop("cut_page")
             self._note(f"a page of the stream at byte {block.stream} has no end")
         elif block.kind == "end":
@@ -118,10 +122,10 @@ class _Reader:
         options = self._shard.options
         listed = int(options.get("end", end))
         if end < listed:
-            self._drop("truncated_range")
+            self._counters["lost.truncated_range"] += 1
             self._note(f"ends at byte {end} and was listed to {listed}")
         elif not self._ended and listed == int(options.get("file_size", listed)):
-            self._drop("truncated_dump")
+            self._counters["lost.truncated_dump"] += 1
             self._note("the dump ends before its last line, </mediawiki>")
 
     def _article(self, page: Page, stream: int) -> RawPage | None:

@@ -112,7 +112,7 @@ def build_run(store: Store, stages: tuple[str, ...] = EVERYTHING) -> None:
                                 "rejected.script/ru": 90}},
         "deduplicate": {"counters": {**each("documents", 0.1), **each("bytes", 100),
                                      "dropped.duplicate_documents": 800,
-                                     "dropped.nothing_new_characters": 5500}},
+                                     "dropped_characters.nothing_new": 5500}},
         "pack": {"counters": {**each("tokens", 20), **each("sequences", 0.2),
                               **each("held_out_tokens", 1), **each("held_out_sequences", 0.01)}},
         "export": {},

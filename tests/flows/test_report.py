@@ -95,7 +95,7 @@ def test_everything_dropped_is_listed_once_and_bytes_are_no_records(store: Store
         ("filter", "length"): (4000, True),
         ("filter", "script"): (90, True),
         ("deduplicate", "duplicate_documents"): (800, True),
-        ("deduplicate", "nothing_new_characters"): (5500, False),
+        ("deduplicate", "nothing_new (characters)"): (5500, False),
     }
 
 

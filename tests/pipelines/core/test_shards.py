@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from pipelines.core.manifest import FileRef, read_finished, read_stage
 from pipelines.core.shards import Attempt, StageFailed, Step, Unit, manifest_key, run_step
+from pipelines.core.stages import StageRun
 from pipelines.core.store import Store
 
 
@@ -171,3 +173,18 @@ def test_many_finished_units_are_known_from_one_listing(
 
     assert (record.units, record.reused) == (100, 99)
     assert asked == [], "no output is asked for by itself"
+
+
+def test_a_stage_s_record_has_the_time_and_notes_of_its_inner_steps(
+    store: Store, tmp_path: Path
+) -> None:
+    inner = replace(step(tmp_path), name="numbers-inner", folder="inner")
+    stage = StageRun(store, "r", inline=True, quiet=True)
+    first = stage.run(inner, units(), notes=["from the inner step"])
+    last = stage.run(step(tmp_path), units(), notes=["from the last"])
+
+    assert last.seconds >= first.seconds
+    assert last.notes == ["from the inner step", "from the last"]
+    again = StageRun(store, "r", inline=True, quiet=True)
+    again.run(inner, units())
+    assert again.run(step(tmp_path), units()).seconds == last.seconds, "finished work took its time"

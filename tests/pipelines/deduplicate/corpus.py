@@ -27,7 +27,7 @@ Corpus = Mapping[str, Sequence[Document]]
 
 
 def word(number: int) -> str:
-    """A word of its own for every number; digits would all count as the same."""
+    """A word of its own for every number, whether digits are ignored or not."""
     return "w" + "".join(chr(97 + int(digit)) for digit in str(number))
 
 
@@ -111,12 +111,12 @@ def reference(  # noqa: C901
         for shard in sorted(corpus)
         for found in sorted(corpus[shard], key=lambda found: found.language)
     ]
-    paragraphs = [[normalise(p) for p in found.paragraphs] for found in documents]
+    paragraphs = [
+        [normalise(p, section.ignore_digits) for p in found.paragraphs] for found in documents
+    ]
+    exact = [[p.split() for p in found.paragraphs] for found in documents]
     pairs = [
-        (i, j)
-        for i in range(len(documents))
-        for j in range(i)
-        if paragraphs[i] and paragraphs[i] == paragraphs[j]
+        (i, j) for i in range(len(documents)) for j in range(i) if exact[i] and exact[i] == exact[j]
     ]
     exact_pairs = set(pairs)
     if section.near.enabled:
@@ -166,7 +166,7 @@ def reference(  # noqa: C901
         new = []
         for original, paragraph in zip(found.paragraphs, paragraphs[number], strict=True):
             if section.paragraphs and paragraph in seen:
-                count["dropped.duplicate_paragraphs"] += 1
+                count["dropped_paragraphs.duplicate"] += 1
             else:
                 new.append(original)
             seen.add(paragraph)
@@ -174,7 +174,7 @@ def reference(  # noqa: C901
             found.text = "\n\n".join(new)
             if len(found.text) < section.min_characters:
                 count["dropped.nothing_new"] += 1
-                count["dropped.nothing_new_characters"] += len(found.text)
+                count["dropped_characters.nothing_new"] += len(found.text)
                 continue
         if len(members) > 1:
             found.metadata = {"cluster_size": str(len(members))}

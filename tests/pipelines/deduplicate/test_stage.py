@@ -49,6 +49,29 @@ def test_short_texts_are_only_duplicates_of_themselves(store: Store, paragraphs:
     assert read_stage(store, "r", "deduplicate-keys").counters["too_short_to_compare"] == 7
 
 
+FACTS = [
+    "Room 12",
+    "Room 13",
+    "Born 1901",
+    "Born 1902",
+    "The census of 1990 counted 4312 people in 877 houses on 31 December 1990.",
+    "The census of 2011 counted 9788 people in 1203 houses on 15 November 2011.",
+]
+
+
+@pytest.mark.parametrize("paragraphs", [True, False])
+def test_texts_that_differ_in_digits_are_not_the_same(store: Store, paragraphs: bool) -> None:
+    """Case C15, its kind: short texts are only duplicates of themselves."""
+    assert survivors(store, FACTS, paragraphs=paragraphs)[0] == FACTS
+
+
+def test_digits_are_ignored_when_a_person_says_so(store: Store) -> None:
+    texts = [f"Posted on {day} May 2019, page {day}\n\n{word(day)} text" for day in (10, 11, 12)]
+    kept, record = survivors(store, texts, min_characters=1, ignore_digits=True)
+    assert kept == [texts[0], *(f"{word(day)} text" for day in (11, 12))]
+    assert dropped(record) == {"dropped_paragraphs.duplicate": 2}
+
+
 def test_texts_as_long_as_a_shingle_are_compared_and_do_not_collapse(store: Store) -> None:
     texts = [
         "a b c d e",
@@ -78,7 +101,7 @@ def test_a_seen_paragraph_is_taken_out_and_the_rest_stays(store: Store) -> None:
     kept, record = survivors(store, texts, min_characters=1)
 
     assert kept == ["menu\n\nfirst text", "second text"]
-    assert dropped(record) == {"dropped.duplicate_paragraphs": 2}
+    assert dropped(record) == {"dropped_paragraphs.duplicate": 2}
 
 
 def test_a_document_with_nothing_new_is_dropped_and_counted(store: Store) -> None:
@@ -86,11 +109,11 @@ def test_a_document_with_nothing_new_is_dropped_and_counted(store: Store) -> Non
 
     assert kept == ["a b\n\nc d"]
     assert record.counters["dropped.nothing_new"] == 1
-    assert record.counters["dropped.nothing_new_characters"] == 1
+    assert record.counters["dropped_characters.nothing_new"] == 1
 
 
 def test_without_paragraphs_only_whole_documents_count(store: Store) -> None:
-    texts = ["menu\n\nfirst", "menu\n\nsecond", "MENU\n\nfirst"]
+    texts = ["menu\n\nfirst", "menu\n\nsecond", "menu \n\n\tfirst"]
 
     kept, _ = survivors(store, texts, paragraphs=False)
 
@@ -154,11 +177,11 @@ def test_equals_a_single_loop_over_everything(store: Store, seed: int, keep: Any
     assert dropped(record) == dict(count)
     assert {name for name, n in count.items() if n} == {
         "dropped.duplicate_documents",
-        "dropped.duplicate_paragraphs",
+        "dropped_paragraphs.duplicate",
         "dropped.empty_documents",
         "dropped.near_duplicates",
         "dropped.nothing_new",
-        "dropped.nothing_new_characters",
+        "dropped_characters.nothing_new",
     }
 
 
@@ -241,7 +264,7 @@ def test_of_what_stands_everywhere_a_shard_brings_one_key(
     record = run(store, write_kept(store, corpus), config(near={"enabled": False}))
 
     assert held == [200, 0, 200 + 4]  # documents, bands, paragraphs
-    assert record.counters["dropped.duplicate_paragraphs"] == 199
+    assert record.counters["dropped_paragraphs.duplicate"] == 199
 
 
 def test_a_second_run_does_nothing(store: Store) -> None:

@@ -46,7 +46,8 @@ def test_each_filter_is_reported_alone_and_in_its_place() -> None:
     assert {key: d.documents for key, d in lines.alone.items()} == {("no_lines_left", "en"): 1}
     assert lines.changed_documents == 2
     assert lines.characters_removed == len("\n12345 67890") + len("Use javascript!\n")
-    assert lines.counters["dropped.lines"] == 2
+    assert lines.counters["dropped_lines.boilerplate"] == 1
+    assert lines.counters["dropped_lines.few_letters"] == 1
     # alone, 4 is long enough; after `lines` it is not
     assert short.total(alone=True).documents == 1
     assert short.total(alone=False).documents == 2

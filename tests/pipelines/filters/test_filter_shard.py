@@ -96,7 +96,7 @@ def test_what_filters_change_is_written_and_a_reject_is_as_it_was(store: Store) 
     assert reject.text == documents[1].text
     assert reject.metadata == {"rejected_because": "characters 17 < 30", "robots": "noarchive"}
     counters = record.counters  # of the kept document alone
-    assert counters["dropped.lines"] == counters["masked.email"] == 1
+    assert counters["dropped_lines.boilerplate"] == counters["masked.email"] == 1
 
 
 def test_many_row_groups_keep_their_order(store: Store) -> None:

@@ -18,10 +18,9 @@ def test_boilerplate_goes_and_all_else_stays_to_the_character() -> None:
     assert found is None
     assert after == f"{kept}\n\n{GOOD}"
     assert count == {
-        "dropped.lines": 2,
-        "dropped.lines.boilerplate": 2,
-        "dropped.lines/en": 2,
-        "dropped.line_characters/en": 33 + 22,
+        "dropped_lines.boilerplate": 2,
+        "dropped_lines.boilerplate/en": 2,
+        "dropped_characters.lines/en": 33 + 22,
     }
 
 
@@ -54,7 +53,7 @@ def test_lines_of_digits_and_signs_go() -> None:
     text = f"12:30 | 45,00 EUR | 99\n{GOOD}\n=====\nที่นี่ ๑๒"
     found, after, count = cleaned(text, "th")
     assert (found, after) == (None, f"{GOOD}\nที่นี่ ๑๒")
-    assert count["dropped.lines.few_letters"] == 2
+    assert count["dropped_lines.few_letters"] == 2
     # 3 letters of 10 characters that are no blanks
     assert cleaned(f"abc 1234567\n{GOOD}")[2] == {}
     assert cleaned(f"abc 12345678\n{GOOD}")[1] == GOOD
@@ -65,10 +64,10 @@ def test_short_lines_and_lines_without_an_end_go_when_asked_for() -> None:
     assert cleaned(text)[2] == {}
     found, after, count = cleaned(text, min_words=3)
     assert after == f"Read more here\n{GOOD}\nA line without an end"
-    assert count["dropped.lines.few_words"] == 1
+    assert count["dropped_lines.few_words"] == 1
     found, after, count = cleaned(text, end_punctuation=True)
     assert (found, after) == (None, GOOD)
-    assert count["dropped.lines.no_end_punctuation"] == 3
+    assert count["dropped_lines.no_end_punctuation"] == 3
     assert cleaned("ที่นี่", "th", end_punctuation=True)[0] is None
     assert cleaned("一二三四五", "zh-Hans", min_words=3)[0] is None  # 5 / 1.5 words
     assert cleaned("一二三四", "zh-Hans", min_words=3)[0] == "no_lines_left"

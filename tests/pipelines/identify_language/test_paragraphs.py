@@ -39,10 +39,10 @@ def test_the_document_counts_paragraphs_and_characters() -> None:
     found, kept = identify_document(text, BY_PARAGRAPH, counters)
     assert found.language == "de" and kept == joined(GERMAN, GERMAN_2)
     assert counters == {
-        "dropped.paragraph_language": 2,
-        "dropped.paragraph_language/fr": 1,
-        "dropped.paragraph_language/el": 1,
-        "dropped_characters.paragraph_language": len(FRENCH) + len(GREEK),
+        "dropped_paragraphs.language": 2,
+        "dropped_paragraphs.language/fr": 1,
+        "dropped_paragraphs.language/el": 1,
+        "dropped_characters.language": len(FRENCH) + len(GREEK),
     }
 
 

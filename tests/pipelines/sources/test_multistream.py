@@ -80,7 +80,7 @@ def test_a_damaged_stream_costs_that_stream_only(tmp_path: Path, number: int) ->
     found = text(pieces).decode()
     kept = [n for n in range(300) if f"<title>Seite {n}</title>" in found]
     assert kept == [n for n in range(300) if n // 50 != number]
-    assert counters == {"dropped.damaged_stream": 1, "bytes_lost": end - start}
+    assert counters == {"lost.damaged_stream": 1, "bytes_lost": end - start}
     assert len(notes) == 1 and "a/dump" in notes[0] and f"byte {start} " in notes[0]
     after = [piece for piece in pieces if piece.after_loss]
     assert [piece.stream for piece in after] == [end]
@@ -101,12 +101,12 @@ def test_whole_blocks_of_a_cut_stream_are_kept(tmp_path: Path) -> None:
     pieces, counters, notes = read(tmp_path / "d", packed[: len(packed) * 9 // 10])
     found = text(pieces)
     assert letters.startswith(found) and len(found) > 1_700_000
-    assert counters["dropped.truncated_stream"] == 1 and "cut off" in notes[0]
+    assert counters["lost.truncated_stream"] == 1 and "cut off" in notes[0]
     damaged = bytearray(packed)
     damaged[len(packed) // 2] ^= 0xFF  # within the second block: its check sum is wrong
     pieces, counters, _ = read(tmp_path / "d", bytes(damaged))
     found = text(pieces)
-    assert letters.startswith(found) and counters["dropped.damaged_stream"] == 1
+    assert letters.startswith(found) and counters["lost.damaged_stream"] == 1
     assert len(found) in (0, *range(890_000, 910_000))
 
 
@@ -126,7 +126,7 @@ def test_a_bomb_is_given_up_and_the_next_stream_read(tmp_path: Path, pack: objec
     bomb = pack(b"\0" * 60_000_000)  # type: ignore[operator]
     content = bomb + (DUMP if pack is bz2.compress else b"")
     pieces, counters, notes = read(tmp_path / "d", content, max_member_bytes=1_000_000)
-    assert counters["dropped.member_too_large"] == 1 and "too large" in notes[0]
+    assert counters["lost.member_too_large"] == 1 and "too large" in notes[0]
     assert max((len(piece.content) for piece in pieces), default=0) < 20_000_000
     assert text(pieces).lstrip(b"\0") == (XML if pack is bz2.compress else b"")
 

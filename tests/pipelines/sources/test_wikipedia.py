@@ -61,13 +61,13 @@ def test_a_cut_stream_is_counted_as_truncated(tmp_path: Path) -> None:
     cut = b"".join(STREAMS[:2]) + STREAMS[2][: len(STREAMS[2]) // 2]
     pages, counters, notes = read(tmp_path / "d", cut)
     assert [found.title for found in pages] == ["Erste Seite"]
-    assert counters["dropped.truncated_stream"] == counters["dropped.truncated_dump"] == 1
+    assert counters["lost.truncated_stream"] == counters["lost.truncated_dump"] == 1
     assert all("dewiki/d.bz2" in note for note in notes)
 
 
 def test_a_file_cut_between_two_streams_is_counted_as_truncated(tmp_path: Path) -> None:
     pages, counters, notes = read(tmp_path / "d", b"".join(STREAMS[:2]))
-    assert len(pages) == 1 and counters == {"records": 1, "dropped.truncated_dump": 1}
+    assert len(pages) == 1 and counters == {"records": 1, "lost.truncated_dump": 1}
     assert "</mediawiki>" in notes[0]
 
 
@@ -221,7 +221,7 @@ def test_a_cut_range_is_counted(tmp_path: Path) -> None:
     options = {"start": str(start), "end": str(end), "file_size": str(len(DUMP))}
     part = Shard("a#1-2", "", "wikipedia", "wikipedia", options=options)
     pages, counters, notes = read(tmp_path / "d", DUMP[start : OFFSETS[3]], part)
-    assert len(pages) == 100 and counters == {"records": 100, "dropped.truncated_range": 1}
+    assert len(pages) == 100 and counters == {"records": 100, "lost.truncated_range": 1}
     assert f"listed to {end}" in notes[0]
 
 
