@@ -25,9 +25,9 @@ from pipelines.core.run_file import config_key, read_run_file
 from pipelines.core.store import Store
 from pipelines.filters import filter_units
 from pipelines.filters.derived import with_derived
-from pipelines.filters.dry_run import DryRun, what_filters_drop
+from pipelines.filters.dry_run import Drops, DryRun, what_filters_drop
 
-LANGUAGES_SHOWN = 40
+LANGUAGES_SHOWN = 20
 """Rows of the table of reasons and languages; the rest are counted in its last row."""
 
 
@@ -49,12 +49,13 @@ def show_filters(
     """
     store, console, notes = Store(store_url), Console(), list[str]()
     report = dry_run(store, run, run_config(store, run, file, settings), sample, notes)
-    console.print(filters_table(report, run))
-    console.print(reasons_table(report))
     for line in example_lines(report):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     for note in notes:
         console.print(f"note: {note}", markup=False)
+    # The whole comes last: what a person sees without scrolling.
+    console.print(reasons_table(report))
+    console.print(filters_table(report, run))
 
 
 def run_config(
@@ -120,7 +121,7 @@ def filters_table(report: DryRun, run: str) -> Table:
     """One row for each filter: what it drops alone and in its place, and what it changes."""
     known = report.documents - report.unknown_language
     table = Table(title=f"What the filters of {run} drop: {report.documents:,} documents")
-    table.add_column("filter")
+    table.add_column("filter", overflow="fold")
     for name in ("alone", "share", "characters", "in sequence", "characters", "changed"):
         table.add_column(name, justify="right")
     for entry in report.filters:
@@ -165,9 +166,13 @@ def reasons_table(report: DryRun) -> Table:
 
 
 def example_lines(report: DryRun) -> Iterator[str]:
-    """The examples of each filter, reason and language, as lines for the terminal."""
+    """Examples of each reason in the language that it drops most of, as lines for the terminal."""
     for entry in report.filters:
+        largest: dict[str, tuple[str, Drops]] = {}
         for (reason, language), drops in sorted(entry.alone.items()):
+            if reason not in largest or drops.documents > largest[reason][1].documents:
+                largest[reason] = (language, drops)
+        for reason, (language, drops) in largest.items():
             yield f"{entry.name}: {reason} ({language})"
             for example in drops.examples:
                 yield f"    {example.because}  {example.url}"

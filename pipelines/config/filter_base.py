@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import model_validator
+from pydantic import ValidationError, model_validator
 
 from pipelines.core.config import Config
 from pipelines.core.languages import normalise
@@ -29,7 +29,25 @@ class FilterBase(Config):
             if {"kind", "by_language"} & settings.keys():
                 raise ValueError(f"by_language.{tag} cannot set kind or by_language")
             kept = self.model_dump(exclude={"by_language"})
-            type(self).model_validate({**kept, **settings})
+            try:
+                type(self).model_validate({**kept, **settings})
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                place = ".".join(["by_language", tag, *map(str, first["loc"])])
+                raise ValueError(f"{place}: {first['msg']} (it is {first['input']!r})") from None
+        return self
+
+    @model_validator(mode="after")
+    def _least_is_below_most(self) -> FilterBase:
+        for name in type(self).model_fields:
+            if not name.startswith("min_"):
+                continue
+            other = f"max_{name.removeprefix('min_')}"
+            least, most = getattr(self, name), getattr(self, other, None)
+            if None not in (least, most) and least > most:
+                raise ValueError(
+                    f"{name} = {least} is above {other} = {most}: every document would be dropped"
+                )
         return self
 
     def for_language(self, tag: str) -> FilterBase:

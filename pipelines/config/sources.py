@@ -28,6 +28,19 @@ class FetchingSection(Config):
     """Pause after the first refusal (429, 403, 503, SlowDown); for all workers; it grows."""
     longest_pause_seconds: Annotated[float, Field(gt=0)] = 300.0
     """Pauses grow to this; a server's Retry-After is obeyed even when it is longer."""
+    min_bytes_per_second: Annotated[float, Field(ge=0)] = 1000.0
+    """A transfer that brings less, over 60 seconds, is a failed try."""
+    longest_retry_after_seconds: Annotated[float, Field(gt=0)] = 3600.0
+    """A longer Retry-After is not waited for: the file fails at once."""
+
+    @model_validator(mode="after")
+    def _pauses_grow(self) -> FetchingSection:
+        if self.first_pause_seconds > self.longest_pause_seconds:
+            raise ValueError(
+                f"first_pause_seconds = {self.first_pause_seconds} is above "
+                f"longest_pause_seconds = {self.longest_pause_seconds}"
+            )
+        return self
 
 
 class CommonCrawlSource(Config):

@@ -26,7 +26,8 @@ def drive(
         arguments: None takes the process's own.
 
     Returns:
-        The exit status: 0, or 1 when the stage could not be finished.
+        The exit status: 0; 2 when a setting or an argument is wrong; 1 when the stage could not be
+        finished.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=about)
     if len(stages) > 1:
@@ -35,8 +36,25 @@ def drive(
     parser.add_argument("--run", required=True, help="name of the run")
     given = parser.parse_args(arguments)
     try:
-        action(getattr(given, "stage", stages[0]), Store(given.store), given.run)
-    except (ConfigError, StageFailed, FileNotFoundError) as error:
+        action(getattr(given, "stage", stages[0]), _store(given.store), given.run)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - the terminal
+        return 2
+    except (StageFailed, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - the terminal
         return 1
     return 0
+
+
+def _store(url: str) -> Store:
+    """The store of that URL.
+
+    Raises:
+        ConfigError: no driver of storage knows such a URL.
+    """
+    store = Store(url)
+    try:
+        _ = store.root
+    except (ValueError, ImportError) as error:
+        raise ConfigError(f"--store {url!r}: {error}") from None
+    return store

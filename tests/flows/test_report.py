@@ -217,7 +217,7 @@ def test_a_stage_made_from_results_since_replaced_is_called_out_of_date(tmp_path
 
 
 def test_an_unknown_run_is_refused_by_name(tmp_path: Path, capsys: Any) -> None:
-    assert main(["--store", str(tmp_path), "--run", "missing"]) == 1
+    assert main(["--store", str(tmp_path), "--run", "missing"]) == 2
     assert "no run 'missing'" in capsys.readouterr().err
 
 
