@@ -29,6 +29,7 @@ def test_a_share_exactly_at_the_threshold_passes(words_with_letter: int, kept: b
     ],
 )
 def test_words_with_marks_between_letters_count_as_words(text: str, language: str) -> None:
+    """Case C13."""
     assert reason(text, "letters", language, min_share_of_words=1.0) is None
 
 

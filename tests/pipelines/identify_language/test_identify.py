@@ -19,6 +19,7 @@ GERMAN = "Die Universität liegt in der Mitte der Stadt und hat viele Studenten.
 
 
 def test_line_ends_change_nothing() -> None:
+    """Case C10."""
     lines = ["Bonjour à tous.", "Ceci est une page.", "Elle est en français."]
     unix, windows = (identify(end.join(lines), CONFIG) for end in ("\n", "\r\n"))
     assert unix == windows and unix.language == "fr"
@@ -81,6 +82,7 @@ def test_ten_parts_of_addresses_do_not_decide() -> None:
 
 @pytest.mark.parametrize("unit", ["document", "paragraph"])
 def test_the_text_that_is_stored_is_not_the_clean_copy(unit: str) -> None:
+    """Case C12."""
     text = (
         "GROSSE Überschrift — 42 €\n\n"
         f"{GERMAN} Siehe https://tiss.example.org/A?b=C oder x@y.example! 😀\r\n"

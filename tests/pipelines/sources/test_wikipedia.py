@@ -39,6 +39,7 @@ def read(
 
 
 def test_every_stream_is_read(tmp_path: Path) -> None:
+    """Case C06."""
     pages, counters, notes = read(tmp_path / "d", b"".join(STREAMS))
     assert [found.title for found in pages] == ["Erste Seite", "Zwei"]
     assert pages[0].url == "https://de.wikipedia.org/wiki/Erste_Seite"
@@ -51,6 +52,7 @@ def test_every_stream_is_read(tmp_path: Path) -> None:
 
 
 def test_trailing_junk_is_noted(tmp_path: Path) -> None:
+    """Case C06."""
     pages, counters, notes = read(tmp_path / "d", b"".join(STREAMS) + b"\0\0\0")
     assert len(pages) == 2
     assert counters == {"records": 2, "bytes_lost": 3}
@@ -58,6 +60,7 @@ def test_trailing_junk_is_noted(tmp_path: Path) -> None:
 
 
 def test_a_cut_stream_is_counted_as_truncated(tmp_path: Path) -> None:
+    """Case C06."""
     cut = b"".join(STREAMS[:2]) + STREAMS[2][: len(STREAMS[2]) // 2]
     pages, counters, notes = read(tmp_path / "d", cut)
     assert [found.title for found in pages] == ["Erste Seite"]
