@@ -7,6 +7,7 @@ import math
 from flows.report import markup
 from flows.report.markup import Table
 from flows.report.model_plots import loss_svg, scores_svg
+from flows.report.perplexity import perplexity_section
 from flows.report.plots import fertility_svg, funnel_svg, shares_svg
 from flows.report.read import RunView, by_language, mean_loss
 from flows.report.tables import Metrics, Scores
@@ -36,6 +37,7 @@ def page(view: RunView) -> str:
         markup.details("the resolved configuration", f"<pre>{markup.text(view.config_text)}</pre>"),
         _stages(view),
         _funnel(view),
+        perplexity_section(view),
         _languages(view),
         _vocabulary(view),
         _packed(view),

@@ -269,3 +269,47 @@ def test_a_run_without_a_task_waits_for_no_fine_tuning(tmp_path: Path) -> None:
     assert "finetune" not in view.unfinished
     assert "extract" in view.unfinished
     assert "Fine-tuning" not in page(view)
+
+
+def test_a_stage_that_reads_its_own_inner_steps_is_not_out_of_date(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    build_run(store, ("extract",))
+    inner = stage(store, "deduplicate-plan", ({"part": "plan"}, {"shards": 3}))
+    stage(store, "deduplicate", reads=(inner.outputs[0].ref,))
+    assert read_run(store, "r").outdated == ()
+
+    stage(store, "deduplicate-plan", ({"part": "plan"}, {"shards": 4}))
+    assert read_run(store, "r").outdated == ("deduplicate",)
+
+
+def test_what_a_base_run_decided_is_not_out_of_date(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    build_run(store, ("extract",))
+    base = stage(store, "deduplicate-plan", ({"part": "plan"}, {"shards": 3}))
+    config = (tmp_path / "runs/r/config.toml").read_text()
+    (tmp_path / "runs/r").rename(tmp_path / "runs/base")
+    store.publish_bytes("runs/r/config.toml", f"{config}\n[deduplication]\n".encode())
+    reads = base.outputs[0].ref.model_copy(update={"path": "corpus/plan.json"})
+    record = (tmp_path / "runs/base/stages/deduplicate-plan.json").read_text()
+    path = tmp_path / "runs/base/stages/deduplicate-plan.json"
+    path.write_text(record.replace(base.outputs[0].path, "corpus/plan.json"))
+    stage(store, "deduplicate", reads=(reads,))
+    assert read_run(store, "r").outdated == ("deduplicate",), "it does not say that it has a base"
+
+    based = f"{config}\n[deduplication]\nbase_run = 'base'\n"
+    store.publish_bytes("runs/r/config.toml", based.encode())
+    assert read_run(store, "r").outdated == ()
+
+
+def test_the_page_tells_of_perplexity_only_where_the_stage_ran(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    build_run(store, ("extract",))
+    assert "Perplexity" not in page(read_run(store, "r"))
+
+    config = (tmp_path / "runs/r/config.toml").read_text() + "\n[perplexity]\nenabled = true\n"
+    store.publish_bytes("runs/r/config.toml", config.encode())
+    counters = {f"bucket.{bucket}/sw": n for bucket, n in (("head", 3), ("middle", 5), ("tail", 7))}
+    stage(store, "perplexity", counters={**counters, "bucket.unscored/th": 11})
+    shown = "".join(tree_of(page(read_run(store, "r"))).itertext())
+    assert "Models of 1 language(s); the other 1 have too little text" in shown
+    assert re.search(r"all languages\s*3\s*5\s*7\s*11\s*sw\s*3\s*5\s*7\s*0", shown)
