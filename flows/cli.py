@@ -209,20 +209,44 @@ def documents(  # noqa: PLR0913 - its parameters are its options
         typer.Option("--format", help="By default by its name."),
     ] = None,
     languages: Annotated[str | None, typer.Option(help="Keep only these: sw,yo.")] = None,
-    rejects: Annotated[str | None, typer.Option(help="A file for what is dropped.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Write so many documents.")] = None,
+    rejects: Annotated[
+        str | None,
+        typer.Option(help="A file for documents that later stages drop, each with its reason."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Stop the reading of each input after so many extracted documents. Filters, "
+            "duplicates and thresholds then see these alone, and fewer may be written.",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace files that are there.")] = False,
+    preset: Preset = DEFAULT_DEPLOYMENT,
     file: File = None,
     settings: Settings = None,
 ) -> None:
-    """Read files into documents, with languages, filters and duplicates, without a cluster."""
+    """Run the stages from extract to deduplicate on some files, without a cluster.
+
+    The documents are those that a run with the same settings has, in the order of the input.
+    Perplexity is off unless --set or --file speaks of it. The stages' own files lie in the
+    temporary folder (TMPDIR) until the end.
+
+    Exit status: 0; 1 an input cannot be read at all, nothing is written; 2 wrong settings or
+    arguments; 3 an input is damaged or cut off: what was readable is written, and the last line
+    says what is incomplete.
+    """
     from flows.documents_command import Wanted, run_documents
     from flows.processes import interrupted_by_any_signal
 
     with _errors(), interrupted_by_any_signal():
         wanted = Wanted(output, file_format, rejects, limit, overwrite)
         tags = [tag.strip() for tag in (languages or "").split(",") if tag.strip()]
-        run_documents(inputs, wanted, languages=tags, file=file, settings=settings or ())
+        stats = run_documents(
+            inputs, wanted, languages=tags, preset=preset, file=file, settings=settings or ()
+        )
+        if stats.damage:
+            raise typer.Exit(3)
 
 
 @app.command()

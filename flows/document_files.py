@@ -69,10 +69,16 @@ def check_output(output: str, overwrite: bool) -> None:
 
 @contextmanager
 def document_file(output: str, kind: Format, *, rejects: bool = False) -> Iterator[DocumentFile]:
-    """A file that gets its name when the block ends well; after an exception nothing is left."""
+    """A file that gets its name when the block ends well; after an exception nothing is left.
+
+    The block ends early, and well, when nobody reads standard output any more (`| head`).
+    """
     if output == STANDARD_OUTPUT:
-        yield _JsonLines(sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+        try:
+            yield _JsonLines(sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # Python flushes what it holds once more when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
     target = Path(output)
     attempt = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")

@@ -1,23 +1,24 @@
-"""`babelmill documents`: text, language, filters and exact duplicates on files, without a cluster.
+"""`babelmill documents`: the stages of a run on some files, in this process, without a cluster.
 
-What a person uses to look at one file: the same functions as the stages, one document at a time.
+What a person uses to look at one file. It runs extract, filter, deduplicate and, where it is asked
+for, perplexity themselves (document_stages.py) on a store in a temporary folder, and puts what they
+leave back into the order of the input (document_order.py): equal settings give equal documents.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
-from rich.table import Table
 
+from flows.check import check_languages, check_parts
 from flows.config import RunConfig, resolve
 from flows.document_files import (
     STANDARD_OUTPUT,
@@ -27,29 +28,19 @@ from flows.document_files import (
     document_file,
     format_of,
 )
+from flows.document_inputs import UnreadableInput, list_inputs, section_of
+from flows.document_order import Dropped, InOrder
+from flows.document_stages import Extraction, damage_of, run_stages, shown_live
+from flows.document_stats import Stats, drops_of, show_stats
 from flows.stages import DEFAULT_DEPLOYMENT
-from pipelines.config import LocalFilesSource
-from pipelines.core.config import ConfigError
-from pipelines.core.manifest import Counters
-from pipelines.core.progress import duration
-from pipelines.core.records import Document, Shard
-from pipelines.core.store import local_file
-from pipelines.deduplicate.normalise import document_key, paragraph_key
-from pipelines.extract.documents import Reading
-from pipelines.extract.stage import read_shard
-from pipelines.filters import Chain
-from pipelines.sources.fetch import FetchError
-from pipelines.sources.file_formats import format_by_name
-from pipelines.sources.local_copy import local_copy, local_path
-from pipelines.sources.local_files import LocalFiles
+from pipelines.core.config import ConfigError, parse_setting, read_toml
+from pipelines.core.manifest import StageRecord
+from pipelines.core.records import Shard
+from pipelines.core.stages import StageRun
+from pipelines.core.store import Store
+from pipelines.identify_language import known_languages
 
-STANDARD_INPUT = "-"
-SHOWN_NOTES = 20
-SHOWN_LANGUAGES = 30
-
-
-class UnreadableInput(RuntimeError):
-    """An input cannot be read; the message names it."""
+__all__ = ["Stats", "UnreadableInput", "Wanted", "run_documents"]
 
 
 @dataclass(frozen=True)
@@ -61,24 +52,10 @@ class Wanted:
     format: Format | None = None
     """None goes by the output's ending."""
     rejects: str | None = None
-    """A local file for what the filters and the search for duplicates drop."""
+    """A local file for the documents that filters, deduplication and perplexity drop."""
     limit: int | None = None
-    """Stop after so many documents in the output."""
+    """Stop the reading of each input after so many extracted documents."""
     overwrite: bool = False
-
-
-@dataclass
-class Stats:
-    """What came out."""
-
-    counters: Counters = field(default_factory=Counter)
-    notes: list[str] = field(default_factory=list)
-    languages: Counters = field(default_factory=Counter)
-    characters: Counters = field(default_factory=Counter)
-    rejected: Counters = field(default_factory=Counter)
-    seconds: float = 0.0
-    stopped: bool = False
-    """The limit was reached: the rest of the input was not read."""
 
 
 def run_documents(
@@ -86,6 +63,7 @@ def run_documents(
     wanted: Wanted,
     *,
     languages: Sequence[str] = (),
+    preset: str = DEFAULT_DEPLOYMENT,
     file: Path | None = None,
     settings: Sequence[str] = (),
 ) -> Stats:
@@ -94,174 +72,117 @@ def run_documents(
     Args:
         inputs: local files, globs, URLs, or "-".
         languages: BCP 47 tags to keep; none keeps what the configuration says.
-        file: the person's TOML file, laid over the default preset.
+        preset: whose sections extraction, language_identification, filters, deduplication and
+            perplexity are taken; perplexity is off unless `file` or `settings` speak of it.
+        file: the person's TOML file, laid over the preset.
         settings: `section.setting=value` lines.
 
     Raises:
         ConfigError: a setting or the output is wrong; nothing was written.
         UnreadableInput: an input is missing or nothing in it can be read; nothing was written.
+        StageFailed: a stage could not be finished; nothing was written.
     """
+    stats, began = Stats(), time.monotonic()
+    config = _configuration(languages, preset, file, settings, stats.notes)
+    formats = _formats(wanted)
+    with TemporaryDirectory(prefix="babelmill-") as name:
+        folder = Path(name)
+        store, extraction = Store(str(folder / "store")), Extraction(folder, wanted.limit)
+        check_parts(config, store)
+        stats.notes += check_languages(config, known_languages(config.language_identification))
+        with shown_live(lambda: str(extraction)):
+            shards = list_inputs(inputs, folder)
+            config = config.model_copy(
+                update={"sources": [section_of([shard.url for shard in shards])]}
+            )
+            stage = StageRun(store, config.run.name, inline=True, quiet=True)
+            stages = run_stages(stage, config, extraction, shards)
+            extraction.doing = "writing"
+            records = {record.stage: record for record in stage.inner}
+            _write(store, config, records, (shards, extraction), (wanted, formats), stats)
+        stats.damage = damage_of(stage, stages["extract"])
+    stats.counters = Counter(stages["extract"].counters)
+    stats.drops = drops_of(stages)
+    stats.notes += [note for record in stages.values() for note in record.notes]
+    stats.stopped = extraction.stopped
+    stats.seconds = time.monotonic() - began
+    to_terminal = wanted.output == STANDARD_OUTPUT
+    shown = "standard output" if to_terminal else wanted.output
+    show_stats(stats, shown, Console(stderr=to_terminal))
+    return stats
+
+
+def _configuration(
+    languages: Sequence[str],
+    preset: str,
+    file: Path | None,
+    settings: Sequence[str],
+    notes: list[str],
+) -> RunConfig:
+    """The resolved configuration; what is otherwise here than in a run is noted."""
     given = list(settings)
     if languages:
         given.append(f"run.languages={json.dumps(list(languages))}")
-    config = resolve(DEFAULT_DEPLOYMENT, file, given)
+    config = resolve(preset, file, given)
+    changes: dict[str, object] = {}
+    spoken_of = {parse_setting(line)[0].split(".")[0] for line in settings}
+    if file is not None:
+        spoken_of |= {*read_toml(file)}
+    if config.perplexity.enabled and "perplexity" not in spoken_of:
+        changes["perplexity"] = config.perplexity.model_copy(update={"enabled": False})
+        notes.append("perplexity is off here; turn it on with --set perplexity.enabled=true")
+    elif config.perplexity.enabled and config.perplexity.train_on == "wikipedia":
+        notes.append(
+            'perplexity.train_on = "wikipedia", and plain files are not known to be Wikipedia: no '
+            "document is scored; --set perplexity.train_on=all trains on the files themselves"
+        )
+    if config.deduplication.base_run is not None:
+        changes["deduplication"] = config.deduplication.model_copy(update={"base_run": None})
+        notes.append(
+            f"deduplication.base_run = {config.deduplication.base_run!r} is a run of another "
+            "store: the files are compared with themselves only"
+        )
+    return config.model_copy(update=changes)
+
+
+def _formats(wanted: Wanted) -> tuple[Format, Format | None]:
+    """The formats of documents and rejects.
+
+    Raises:
+        ConfigError: a file cannot be written, or has no format.
+    """
     targets = [wanted.output, *([wanted.rejects] if wanted.rejects else [])]
     for target in targets:
         check_output(target, wanted.overwrite)
     if len({Path(target).absolute() for target in targets}) < len(targets):
         raise ConfigError(f"{wanted.output}: documents and rejects need two files")
-    stats, began = Stats(), time.monotonic()
-    with ExitStack() as files:
-        output = files.enter_context(
-            document_file(wanted.output, format_of(wanted.output, wanted.format))
-        )
-        rejects = None
-        if wanted.rejects:
-            kind = format_of(wanted.rejects, wanted.format)
-            rejects = files.enter_context(document_file(wanted.rejects, kind, rejects=True))
-        _write(_documents(inputs, config, stats), config, wanted.limit, (output, rejects), stats)
-    stats.seconds = time.monotonic() - began
-    show_stats(stats, wanted)
-    return stats
+    output = format_of(wanted.output, wanted.format)
+    return output, format_of(wanted.rejects, wanted.format) if wanted.rejects else None
 
 
 def _write(
-    documents: Iterator[Document],
+    store: Store,
     config: RunConfig,
-    limit: int | None,
-    files: tuple[DocumentFile, DocumentFile | None],
+    records: Mapping[str, StageRecord],
+    read: tuple[Sequence[Shard], Extraction],
+    asked: tuple[Wanted, tuple[Format, Format | None]],
     stats: Stats,
 ) -> None:
-    chain, seen = Chain(config.filters), set[bytes]()
-    output, rejects = files
-    for document in documents:
-        reason: str | None = chain.reason_to_drop(document, stats.counters)
-        if reason is None:
-            key = document_key(map(paragraph_key, document.paragraphs))
-            reason = "duplicate" if key in seen else None
-            seen.add(key)
-        if reason is not None:
-            stats.rejected[reason] += 1
-            if rejects is not None:
-                if because := getattr(reason, "because", ""):
-                    document.metadata["rejected_because"] = because
-                rejects.write(document, reason)
-            continue
-        output.write(document)
-        stats.languages[document.language] += 1
-        stats.characters[document.language] += len(document.text)
-        if stats.languages.total() == limit:
-            stats.stopped = True
-            break
-
-
-def _documents(inputs: Sequence[str], config: RunConfig, stats: Stats) -> Iterator[Document]:
-    reading = Reading(
-        config.extraction,
-        config.language_identification,
-        None if config.run.languages == "all" else frozenset((*config.run.languages, "und")),
-    )
-    for source in inputs:
-        for shard in _shards(source):
-            with _opened(shard) as (path, known):
-                before = stats.counters["records"]
-                try:
-                    yield from read_shard(path, known, reading, stats.counters, stats.notes)
-                except FetchError as error:
-                    raise UnreadableInput(str(error)) from error
-                if stats.counters["records"] == before:
-                    found = "; ".join(stats.notes[-3:]) or "nothing in it was recognised"
-                    raise UnreadableInput(f"{known.name}: {found}")
-
-
-def _shards(source: str) -> list[Shard]:
-    """The files that an argument names. Their format is found when they are opened."""
-    if source == STANDARD_INPUT or local_path_or_none(source) is None:
-        name = "standard input" if source == STANDARD_INPUT else source
-        return [Shard(name=name, url=source, source="local_files", kind="local_files")]
-    try:
-        return LocalFiles().list_shards(_section(source), "")
-    except ConfigError as error:
-        raise UnreadableInput(str(error)) from error
-
-
-def local_path_or_none(source: str) -> Path | None:
-    """The local path of an argument; None for an address elsewhere.
-
-    Raises:
-        UnreadableInput: an address of a kind that nothing here can open.
-    """
-    try:
-        return local_path(source)
-    except FetchError as error:
-        raise UnreadableInput(str(error)) from error
-
-
-def _section(path: str, kind: str | None = None) -> LocalFilesSource:
-    return LocalFilesSource.model_validate(
-        {"kind": "local_files", "paths": [path], "format": kind or "auto"}
-    )
-
-
-@contextmanager
-def _opened(shard: Shard) -> Iterator[tuple[Path, Shard]]:
-    """A local file, and the shard with its format."""
-    if shard.options:
-        yield Path(shard.name), shard
-        return
+    (shards, extraction), (wanted, (format_out, format_rejects)) = read, asked
     with ExitStack() as files:
-        if shard.url == STANDARD_INPUT:
-            path = files.enter_context(local_file())
-            with path.open("wb") as copy:
-                shutil.copyfileobj(sys.stdin.buffer, copy, 2**20)
-            by_name = None
-        else:
-            try:
-                path = files.enter_context(local_copy(shard.url))
-            except FetchError as error:
-                raise UnreadableInput(str(error)) from error
-            by_name = format_by_name(shard.url)
-        try:
-            known = by_name if by_name and " " not in by_name else None
-            [listed] = LocalFiles().list_shards(_section(str(path), known), "")
-        except ConfigError as error:
-            what = str(error).replace(str(path), shard.name)
-            raise UnreadableInput(what) from error
-        yield path, replace(listed, name=shard.name, url=shard.url)
-
-
-def show_stats(stats: Stats, wanted: Wanted) -> None:
-    """Print what was read, kept, dropped and why."""
-    console = Console(stderr=wanted.output == STANDARD_OUTPUT)
-    count = stats.counters
-    table = Table("", "documents", "characters", title="Documents")
-    for language, number in _most(stats.languages, SHOWN_LANGUAGES):
-        table.add_row(language, f"{number:,}", f"{stats.characters[language]:,}")
-    total = stats.languages.total()
-    table.add_row("written", f"{total:,}", f"{stats.characters.total():,}", style="bold")
-    console.print(table)
-    table = Table("not written, because", "number", title=f"{count['pages']:,} pages read")
-    for name, number in _most(stats.rejected):
-        table.add_row(str(name), f"{number:,}")
-    for name, number in _most(count):
-        if name.startswith("dropped.") and "/" not in name:
-            table.add_row(name.removeprefix("dropped."), f"{number:,}")
-    if not table.row_count:
-        table.add_row("nothing was dropped", "0")
-    if count["bytes_lost"]:
-        table.add_row("bytes lost to damage", f"{count['bytes_lost']:,}")
-    console.print(table)
-    for note in stats.notes[:SHOWN_NOTES]:
-        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
-    if len(stats.notes) > SHOWN_NOTES:
-        console.print(f"note: and {len(stats.notes) - SHOWN_NOTES} more")
-    if stats.stopped:
-        console.print(f"stopped at the limit of {total:,} documents; there may be more")
-    where = "standard output" if wanted.output == STANDARD_OUTPUT else wanted.output
-    console.print(
-        f"{where}: {total:,} documents in {duration(stats.seconds)}", soft_wrap=True, markup=False
-    )
-
-
-def _most(count: Counters, limit: int | None = None) -> list[tuple[str, int]]:
-    return sorted(count.items(), key=lambda item: (-item[1], item[0]))[:limit]
+        output = files.enter_context(document_file(wanted.output, format_out))
+        rejects: DocumentFile | None = None
+        if wanted.rejects and format_rejects:
+            rejects = files.enter_context(
+                document_file(wanted.rejects, format_rejects, rejects=True)
+            )
+        found = InOrder(store, records, rejects is not None, config.deduplication.min_characters)
+        for shard in shards:
+            for document in found.of_shard(shard.name, extraction.order_of(shard.name)):
+                if isinstance(document, Dropped):
+                    if rejects is not None:
+                        rejects.write(document.document, document.reason)
+                    continue
+                output.write(document)
+                stats.languages[document.language] += 1
+                stats.characters[document.language] += len(document.text)

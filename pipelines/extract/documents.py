@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from pipelines.extract.child import Child
 from pipelines.extract.html import EXTRACTORS, HtmlText, nests_deeper, paragraphs_of
 from pipelines.identify_language import identify_document
 from pipelines.sources.base import RawPage, replace_surrogates
-from pipelines.sources.wikitext import to_sections
+from pipelines.sources.wikitext import is_list_page, sections_json, to_article
 
 IN_PROCESS_CHARACTERS = 2**17
 """Longer pages go through the child process: so short ones cost a few seconds at the worst."""
@@ -102,9 +101,17 @@ class TextExtractor:
             case "html":
                 return self._html(page)
             case "wikitext":
-                found, sections = to_sections(page.content.decode("utf-8"), page.namespaces)
-                if sections:
-                    page.metadata["sections"] = json.dumps(sections, ensure_ascii=False)
+                article = to_article(
+                    page.content.decode("utf-8"), page.namespaces, page.title or ""
+                )
+                if is_list_page(article, page.title or ""):
+                    self._counters["dropped.list_page"] += 1
+                    return None
+                if article.holes:
+                    self._counters["dropped_sentences.hole"] += article.holes
+                if article.sections:
+                    page.metadata["sections"] = sections_json(article.sections)
+                found = article.paragraphs
             case "text":
                 found = page.content.decode("utf-8", errors="replace").splitlines()
             case "paragraphs":

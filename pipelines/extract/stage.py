@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -22,20 +22,29 @@ from pipelines.core.store import local_file
 from pipelines.extract.documents import Reading, documents_of
 from pipelines.identify_language import score_histogram
 from pipelines.sources import SOURCES
+from pipelines.sources.damage import whole_records
 from pipelines.sources.fetch import FetchError
 from pipelines.sources.local_copy import local_copy
 from pipelines.sources.politeness import Budget, Politeness, SharedBudget
 
-VERSION = 2
+VERSION = 3
 ROWS_PER_BATCH = 256
 BUFFERED_CHARACTERS = 2**24
 """Text that waits for its batch, over all languages: bounds a worker's memory."""
 
 
-def extract_shard(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
+def extract_shard(
+    unit: Unit,
+    config: Mapping[str, Any],
+    attempt: Attempt,
+    through: Callable[[Iterator[Document]], Iterator[Document]] = iter,
+) -> None:
     """Bring a shard, read it, and write its documents, one table a language, in the file's order.
 
     Counts `documents`, `documents/TAG`, `bytes/TAG`, and every page that was left out.
+
+    Args:
+        through: what the documents go through in the file's order; it may end them early.
     """
     shard = Shard(**unit.arguments["shard"])
     scores: dict[str, Counters] = defaultdict(Counter)
@@ -43,15 +52,15 @@ def extract_shard(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
         opened(shard, SharedBudget(attempt.shared)) as path,
         attempt.tables(DOCUMENT_SCHEMA) as tables,
     ):
-        documents = read_shard(path, shard, Reading.of(config), attempt.counters, attempt.notes)
-        for batch in batches(documents):
+        found = read_shard(path, shard, Reading.of(config), attempt.counters, attempt.notes)
+        for batch in batches(through(found)):
             write_batch(batch, attempt, tables, shard)
             for language, bins in score_histogram(batch).items():
                 scores[language].update(bins)
-        if not attempt.counters["records"]:
-            found = "; ".join(attempt.notes) or "nothing in it was recognised"
+        if not whole_records(attempt.counters):
+            what = "; ".join(attempt.notes) or "nothing in it was recognised"
             where = "" if path is None else f" in {path.stat().st_size} bytes"
-            raise FetchError(shard.url, f"no whole record{where}: {found}")
+            raise FetchError(shard.url, f"no whole record{where}: {what}")
     with local_file(".json") as file:
         file.write_text(json.dumps(scores, sort_keys=True), encoding="ascii")
         attempt.write_file(f"scores/part-{attempt.unit_id}.json", file, part="scores")
@@ -158,6 +167,8 @@ def extract_step(config: DataConfig) -> Step:
         fetching.tries,
         fetching.first_pause_seconds,
         fetching.longest_pause_seconds,
+        fetching.min_bytes_per_second,
+        fetching.longest_retry_after_seconds,
     )
     return Step(
         name="extract",

@@ -109,7 +109,7 @@ def _zstd(file: BinaryIO, dictionary: zstandard.ZstdCompressionDict | None) -> S
 class Unpacked:
     """Unpacked bytes of an archive, of which only the part in work is held."""
 
-    __slots__ = ("at", "base", "data", "max_gap", "stream")
+    __slots__ = ("at", "base", "data", "max_gap", "no_stop_before", "size", "stream")
 
     def __init__(
         self, stream: Stream | None, base: int = 0, data: bytes = b"", max_gap: int | None = None
@@ -117,6 +117,10 @@ class Unpacked:
         self.stream, self.base, self.data = stream, base, data
         self.at = 0
         """Where the next record is looked for, in `data`."""
+        self.size: int | None = None
+        """Bytes of the unpacked archive, if known."""
+        self.no_stop_before = 0
+        """No header stops between `at` and this byte of the unpacked archive."""
         self.max_gap = max_gap
         """Packed bytes between records can be a bomb: after so many, reading stops."""
 

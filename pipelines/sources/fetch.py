@@ -16,9 +16,23 @@ from typing import TypeVar
 from pipelines.core.hashing import stable_fraction
 from pipelines.core.store import local_file
 from pipelines.sources.http_transfer import http_download, http_info, is_http
-from pipelines.sources.politeness import REFUSALS, Budget, Politeness
+from pipelines.sources.politeness import (
+    LONG_WAIT_SECONDS,
+    REFUSALS,
+    Budget,
+    Politeness,
+    tell_wait,
+)
 from pipelines.sources.storage_transfer import storage_download, storage_info
-from pipelines.sources.transfer import Asker, FileInfo, Partial, TryFailed, check_magic, suffix_of
+from pipelines.sources.transfer import (
+    Asker,
+    FileInfo,
+    Partial,
+    TryFailed,
+    check_magic,
+    storable,
+    suffix_of,
+)
 
 __all__ = ["FetchError", "FileInfo", "fetch", "file_info", "read_url"]
 
@@ -36,8 +50,8 @@ class FetchError(OSError):
     """A file could not be fetched; the message names the URL and the last answer."""
 
     def __init__(self, url: str, reason: str, status: int | None = None) -> None:
-        self.url, self.reason, self.status = url, reason, status
-        super().__init__(f"{url}: {reason}")
+        self.url, self.reason, self.status = storable(url), storable(reason), status
+        super().__init__(f"{self.url}: {self.reason}")
 
 
 @dataclass(frozen=True)
@@ -49,7 +63,7 @@ class _Try:
     @property
     def jitter(self) -> float:
         """Depends on the URL and the try alone, so that many readers spread out the same way."""
-        return stable_fraction("pause", self.url, self.attempt)
+        return stable_fraction("pause", storable(self.url), self.attempt)
 
     @property
     def asker(self) -> Asker:
@@ -117,9 +131,12 @@ def _with_tries(url: str, budget: Budget | None, action: Callable[[_Try], T]) ->
             return action(this)
         except TryFailed as failed:
             allowed = min(budget.tries, FORBIDDEN_TRIES) if failed.status == 403 else budget.tries
-            if failed.status in PERMANENT or attempt >= allowed:
+            if failed.final or failed.status in PERMANENT or attempt >= allowed:
                 plural = "try" if attempt == 1 else "tries"
                 reason = f"{failed.reason} (after {attempt} {plural})"
                 raise FetchError(url, reason, failed.status) from failed
             if failed.status not in REFUSALS:  # for those the budget pauses everybody
-                time.sleep(budget.pause(attempt, this.jitter))
+                pause = budget.pause(attempt, this.jitter)
+                if pause > LONG_WAIT_SECONDS:
+                    tell_wait(pause, f"{storable(url)}: {failed.reason}")
+                time.sleep(pause)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
 import lzma
@@ -13,6 +12,8 @@ from typing import IO, cast
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+
+from pipelines.sources.packed_streams import STEP_BYTES, UNPACKERS, PackedFile
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bz2", ".lz4": "lz4"}
 ENDINGS = {
@@ -105,16 +106,20 @@ def compression_of(path: Path) -> str | None:
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading, unpacked, whatever it is packed with.
 
-    Reading raises one of DAMAGE where the packed bytes end early or are damaged.
+    Reading raises one of DAMAGE where the packed bytes end early or are damaged; `lost_bytes` tells
+    how many of them, where that is known.
     """
     compression = compression_of(path)
     if compression == "gzip":
         return cast("IO[bytes]", gzip.open(path, "rb"))
-    if compression == "bz2":
-        return cast("IO[bytes]", bz2.open(path, "rb"))
-    if compression == "xz":
-        return cast("IO[bytes]", lzma.open(path, "rb"))
+    if compression in UNPACKERS:
+        return cast("IO[bytes]", io.BufferedReader(PackedFile(path, compression), STEP_BYTES))
     if compression is not None:
         packed = pa.CompressedInputStream(pa.OSFile(str(path)), compression)
         return cast("IO[bytes]", io.BufferedReader(packed))
     return path.open("rb")
+
+
+def lost_bytes(error: BaseException) -> int:
+    """Packed bytes that could not be read, of an error that reading raised; 0 if not known."""
+    return int(getattr(error, "bytes_lost", 0))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import email.utils
+import contextlib
 import http.client
 import re
-import time
+import string
 import urllib.error
 import urllib.parse
 import urllib.request
 from typing import IO, Any
 
+from pipelines.sources import http_watch
+from pipelines.sources.http_watch import Answer, Watchdog, WatchedHttp, WatchedHttps, WatchedRequest
 from pipelines.sources.transfer import (
     MAGIC,
     Asker,
@@ -18,6 +20,7 @@ from pipelines.sources.transfer import (
     Partial,
     TryFailed,
     instead_of,
+    seconds_of,
     suffix_of,
 )
 
@@ -25,6 +28,7 @@ USER_AGENT = "babelmill/0.1 (reads crawls and dumps for multilingual corpora)"
 TIMEOUT_SECONDS = 60.0
 MAX_REDIRECTS = 5
 COPY_BYTES = 2**20
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
@@ -35,12 +39,32 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-_OPENER = urllib.request.build_opener(_NoRedirects)
+_OPENER = urllib.request.build_opener(_NoRedirects, WatchedHttp, WatchedHttps)
 
 
 def is_http(url: str) -> bool:
     """Whether the address is one for this module."""
-    return url.startswith(("http://", "https://"))
+    return url[:8].lower().startswith(("http://", "https://"))
+
+
+def web_address(url: str) -> str:
+    """An address as it can be sent: blanks and what is not ASCII are percent-encoded (RFC 3986).
+
+    Control characters are left, to be refused. A host's name is written by IDNA.
+
+    Raises:
+        ValueError: it is no address.
+    """
+    parts = urllib.parse.urlsplit(url)
+    host = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode("ascii")
+    if CONTROL.search(url):
+        return url
+    rest = urllib.parse.quote(
+        url[url.index("://") + 3 + len(parts.netloc) :],
+        string.punctuation,
+        errors="surrogateescape",
+    )
+    return f"{parts.scheme}://{host}{rest}"
 
 
 def http_info(url: str, asker: Asker) -> FileInfo:
@@ -86,7 +110,7 @@ def http_download(url: str, partial: Partial, asker: Asker) -> None:
             raise TryFailed(f"{failed.reason}{moved}", failed.status) from failed
 
 
-def _take_range(answer: http.client.HTTPResponse, partial: Partial, there: int) -> None:
+def _take_range(answer: Answer, partial: Partial, there: int) -> None:
     first = partial.start + there
     said = answer.headers.get("Content-Range", "")
     found = CONTENT_RANGE.fullmatch(said.strip())
@@ -107,7 +131,7 @@ def _take_range(answer: http.client.HTTPResponse, partial: Partial, there: int) 
         _copy(answer, file, int(found[2]) - first + 1)
 
 
-def _take_from_whole(answer: http.client.HTTPResponse, partial: Partial, url: str) -> None:
+def _take_from_whole(answer: Answer, partial: Partial, url: str) -> None:
     declared = answer.headers.get("Content-Length")
     length = int(declared) if declared and declared.isdigit() else None
     if length is not None and partial.end is not None and length < partial.end:
@@ -122,7 +146,7 @@ def _take_from_whole(answer: http.client.HTTPResponse, partial: Partial, url: st
         _copy(answer, file, wanted)
 
 
-def _skip(answer: http.client.HTTPResponse, count: int, url: str) -> None:
+def _skip(answer: Answer, count: int, url: str) -> None:
     """Read over the beginning of a file, which must be one of its kind."""
     magic = MAGIC.get(suffix_of(url), ())
     start = _read(answer, min(64, count), 0)
@@ -136,7 +160,7 @@ def _skip(answer: http.client.HTTPResponse, count: int, url: str) -> None:
         count -= len(part)
 
 
-def _copy(answer: http.client.HTTPResponse, file: IO[bytes], wanted: int | None) -> None:
+def _copy(answer: Answer, file: IO[bytes], wanted: int | None) -> None:
     received = 0
     while wanted is None or received < wanted:
         room = COPY_BYTES if wanted is None else min(COPY_BYTES, wanted - received)
@@ -149,16 +173,16 @@ def _copy(answer: http.client.HTTPResponse, file: IO[bytes], wanted: int | None)
         raise TryFailed(f"short body: {received} of {wanted} bytes (HTTP status {answer.status})")
 
 
-def _read(answer: http.client.HTTPResponse, size: int, received: int) -> bytes:
+def _read(answer: Answer, size: int, received: int) -> bytes:
     try:
         return answer.read(size)
-    except (http.client.HTTPException, OSError) as error:
+    except (http.client.HTTPException, OSError, ValueError) as error:
         raise TryFailed(
             f"transfer broke off after {received} bytes (HTTP status {answer.status}): {error}"
         ) from error
 
 
-def _validator(answer: http.client.HTTPResponse) -> str | None:
+def _validator(answer: Answer) -> str | None:
     """What If-Range can carry (RFC 9110, section 13.1.5); None if the server takes no ranges."""
     if answer.headers.get("Accept-Ranges", "").strip().lower() == "none":
         return None
@@ -169,7 +193,7 @@ def _validator(answer: http.client.HTTPResponse) -> str | None:
     return str(modified) if modified and not etag else None
 
 
-def _open(url: str, method: str, headers: dict[str, str], asker: Asker) -> http.client.HTTPResponse:
+def _open(url: str, method: str, headers: dict[str, str], asker: Asker) -> Answer:
     """Ask, and follow redirects; each hop takes a slot of its own host."""
     here = url
     for _ in range(MAX_REDIRECTS + 1):
@@ -183,42 +207,39 @@ def _open(url: str, method: str, headers: dict[str, str], asker: Asker) -> http.
     raise TryFailed(f"more than {MAX_REDIRECTS} redirects, the last to {here}", status=400)
 
 
-def _ask(
-    url: str, method: str, headers: dict[str, str], asker: Asker, moved: str
-) -> http.client.HTTPResponse | str:
+def _ask(url: str, method: str, headers: dict[str, str], asker: Asker, moved: str) -> Answer | str:
     """One request: its answer, or where it redirects to."""
+    watchdog = Watchdog(asker.budget.min_bytes_per_second, http_watch.WINDOW_SECONDS)
     try:
-        host = urllib.parse.urlsplit(url).netloc.lower()
+        address = web_address(url)
+        host = urllib.parse.urlsplit(address).netloc.lower()
         sent = {"User-Agent": USER_AGENT, **headers}
-        request = urllib.request.Request(url, method=method, headers=sent)
+        request = WatchedRequest(address, method, sent, watchdog)
     except ValueError as error:
         raise TryFailed(f"not an address: {error}{moved}", status=400) from error
     asker.wait(host)
-    try:
-        answer: http.client.HTTPResponse = _OPENER.open(request, timeout=TIMEOUT_SECONDS)
-    except urllib.error.HTTPError as error:
-        with error:
-            asker.answered(host, error.code, _seconds(error.headers.get("Retry-After")))
-            target = error.headers.get("Location")
-        if error.code in (301, 302, 303, 307, 308) and target:
-            return str(target)
-        raise TryFailed(f"HTTP status {error.code}{moved}", error.code) from error
-    except (ValueError, http.client.InvalidURL) as error:
-        raise TryFailed(f"not an address: {error}{moved}", status=400) from error
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        asker.answered(host, None)
-        raise TryFailed(f"no answer: {getattr(error, 'reason', error)}{moved}") from error
-    asker.answered(host, answer.status)
-    return answer
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Read Retry-After: a number of seconds or an HTTP date (RFC 9110, section 10.2.3)."""
-    if retry_after is None:
-        return None
-    if re.fullmatch(r"\d{1,9}", retry_after.strip()):
-        return float(retry_after)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except ValueError:
-        return None
+    with contextlib.ExitStack() as until_it_failed:
+        until_it_failed.callback(watchdog.close)
+        try:
+            answer: http.client.HTTPResponse = _OPENER.open(request, timeout=TIMEOUT_SECONDS)
+        except urllib.error.HTTPError as error:
+            with error:
+                asker.answered(host, error.code, seconds_of(error.headers.get("Retry-After")))
+                target = error.headers.get("Location")
+            if error.code in (301, 302, 303, 307, 308) and target:
+                return str(target)
+            raise TryFailed(f"HTTP status {error.code}{moved}", error.code) from error
+        except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+            if isinstance(error, ValueError | http.client.InvalidURL) and not watchdog.tripped:
+                raise TryFailed(f"not an address: {error}{moved}", status=400) from error
+            asker.answered(host, None)
+            reason = watchdog.tripped or f"no answer: {getattr(error, 'reason', error)}"
+            raise TryFailed(f"{reason}{moved}") from error
+        watchdog.headers_came()
+        if watchdog.tripped:  # headers that break off look as if they had ended
+            answer.close()
+            asker.answered(host, None)
+            raise TryFailed(f"{watchdog.tripped}{moved}")
+        asker.answered(host, answer.status)
+        until_it_failed.pop_all()
+        return Answer(answer, watchdog)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +14,18 @@ from fsspec.implementations.local import LocalFileSystem
 
 from pipelines.core.store import local_file
 from pipelines.sources.fetch import FetchError, fetch
+from pipelines.sources.http_transfer import is_http
 from pipelines.sources.politeness import Budget
+from pipelines.sources.transfer import storable
+
+NOT_ASCII = re.compile(r"%([89A-F][0-9A-F])")
+KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe (FIFO), which can be read but once; write it to a file first"),
+    (stat.S_ISSOCK, "a socket, no file"),
+    (stat.S_ISCHR, "a device, no file"),
+    (stat.S_ISBLK, "a device, no file"),
+)
 
 
 def local_path(url: str) -> Path | None:
@@ -20,13 +34,39 @@ def local_path(url: str) -> Path | None:
     Raises:
         FetchError: the address is of a kind that nothing here can open.
     """
-    if url.startswith(("http://", "https://")):
+    if is_http(url):
         return None
     try:
         filesystem, path = fsspec.core.url_to_fs(url)
     except (ValueError, ImportError) as error:
         raise FetchError(url, str(error)) from error
-    return Path(path) if isinstance(filesystem, LocalFileSystem) else None
+    return _as_it_lies(Path(path)) if isinstance(filesystem, LocalFileSystem) else None
+
+
+def _as_it_lies(path: Path) -> Path:
+    """The file of a name as `storable` writes it: bytes that are no UTF-8 stand as %XX in it."""
+    if "%" in str(path) and not path.exists():
+        decoded = NOT_ASCII.sub(lambda found: chr(0xDC00 + int(found[1], 16)), str(path))
+        with contextlib.suppress(OSError, ValueError):
+            if storable(decoded) == str(path) and Path(decoded).exists():
+                return Path(decoded)
+    return path
+
+
+def what_it_is(path: Path) -> str:
+    """Why a path is no file to read: what it is instead."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            return f"a link to {path.readlink()}, which is not there"
+        return "no such file"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    for is_kind, what in KINDS:
+        if is_kind(mode):
+            return f"is {what}"
+    return "is a file"
 
 
 @contextmanager
@@ -45,7 +85,7 @@ def local_copy(
     path = local_path(url)
     if path is not None and byte_range is None:
         if not path.is_file():
-            raise FetchError(url, "is a folder" if path.is_dir() else "no such file", 404)
+            raise FetchError(url, what_it_is(path), 404)
         yield path
         return
     with local_file(Path(url.split("?")[0]).suffix) as copy:

@@ -22,9 +22,12 @@ from pipelines.core.records import Shard
 from pipelines.sources.base import MAX_MEMBER_BYTES, RawPage
 from pipelines.sources.fetch import file_info
 from pipelines.sources.file_formats import format_by_content, format_by_name
-from pipelines.sources.local_copy import local_path
-from pipelines.sources.rows import Columns, read_jsonl_rows, read_parquet_rows, read_whole
-from pipelines.sources.warc import read_warc_pages, read_wet_pages
+from pipelines.sources.http_transfer import is_http
+from pipelines.sources.local_copy import local_path, what_it_is
+from pipelines.sources.parquet_rows import read_parquet_rows
+from pipelines.sources.rows import Columns, read_jsonl_rows, read_whole
+from pipelines.sources.transfer import storable
+from pipelines.sources.warc import read_warc_pages
 from pipelines.sources.wikipedia import Wikipedia
 
 GLOB = frozenset("*?[")
@@ -108,17 +111,6 @@ def _warc(file: _File) -> Iterator[RawPage]:
     )
 
 
-def _wet(file: _File) -> Iterator[RawPage]:
-    return read_wet_pages(
-        file.path,
-        file.shard.name,
-        file.counters,
-        file.notes,
-        file.max_page_bytes,
-        file.max_member_bytes,
-    )
-
-
 def _wikipedia(file: _File) -> Iterator[RawPage]:
     return Wikipedia().read_pages(
         file.path,
@@ -136,14 +128,14 @@ READERS: dict[str, Callable[[_File], Iterator[RawPage]]] = {
     "text": _whole,
     "html": _whole,
     "warc": _warc,
-    "wet": _wet,
+    "wet": _warc,
     "wikipedia": _wikipedia,
 }
 
 
 def _expand(pattern: str) -> list[str]:
     """The files that a path or glob names, sorted."""
-    if pattern.startswith(("http://", "https://")):
+    if is_http(pattern):
         return [pattern]
     try:
         filesystem, path = fsspec.core.url_to_fs(pattern)
@@ -151,6 +143,8 @@ def _expand(pattern: str) -> list[str]:
             found = [path]
         elif filesystem.isdir(path):
             raise ConfigError(f"{pattern} is a folder; write {pattern.rstrip('/')}/* for its files")
+        elif isinstance(filesystem, LocalFileSystem) and Path(path).exists():
+            raise ConfigError(f"{pattern} {what_it_is(Path(path))}")
         elif not GLOB & set(path):
             raise ConfigError(f"{pattern}: no such file")
         else:
@@ -181,14 +175,28 @@ def _shard(url: str, config: LocalFilesSource) -> Shard:
     }
     # What is read from the file is part of what identifies the unit.
     return Shard(
-        name=str(path) if path is not None else url.partition("://")[2],
-        url=url,
+        name=storable(str(path) if path is not None else url.partition("://")[2]),
+        url=_storable_url(url, path),
         source="local_files",
         kind=config.kind,
         size=size,
         etag=f"{mark};{digest(options)[:8]}",
         options=options,
     )
+
+
+def _storable_url(url: str, path: Path | None) -> str:
+    """An address that manifests can hold and that still opens the file.
+
+    Raises:
+        ConfigError: another file has the very name that this one would get.
+    """
+    kept = storable(url)
+    if path is not None and kept != url and Path(storable(str(path))).exists():
+        raise ConfigError(
+            f"{kept}: two files go by this name, one with bytes in it that are no UTF-8; rename one"
+        )
+    return kept
 
 
 def _format(url: str, path: Path | None) -> str:

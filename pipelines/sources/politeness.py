@@ -9,6 +9,7 @@ never shorter than Retry-After (RFC 9110, section 10.2.3).
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,9 @@ REFUSALS = frozenset({403, 429, 503})
 """Answers of a server that is asked too often. Common Crawl sends 503, and 403 to those who go on;
 S3's SlowDown is a 503."""
 
+LONG_WAIT_SECONDS = 20.0
+"""A longer wait is told."""
+
 
 class Budget(Protocol):
     """What a download asks before and after each request."""
@@ -29,11 +33,22 @@ class Budget(Protocol):
     def tries(self) -> int:
         """Tries for one file."""
 
+    @property
+    def min_bytes_per_second(self) -> float:
+        """A transfer that brings less is a failed try."""
+
+    @property
+    def longest_retry_after_seconds(self) -> float:
+        """A server that asks for a longer pause is given up."""
+
     def acquire(self, host: str) -> float:
         """Take the next slot: seconds to wait until it."""
 
     def paused(self, host: str) -> bool:
         """Whether the host is paused now: a slot that was waited for is void then."""
+
+    def pause_to_tell(self, host: str) -> int | None:
+        """The status that the host's pause is for, to the first who asks; None to the others."""
 
     def report(
         self, host: str, status: int | None, retry_after: float | None, jitter: float
@@ -49,6 +64,8 @@ class _Host:
     next_slot: float = float("-inf")
     paused_until: float = float("-inf")
     refusals: int = 0
+    untold: int | None = None
+    """Status that the pause is for, until somebody was told."""
 
 
 class Politeness:
@@ -59,6 +76,8 @@ class Politeness:
         tries: tries for one file before its shard fails.
         first_pause_seconds: pause after the first refusal; it doubles.
         longest_pause_seconds: pauses grow to this; Retry-After is obeyed even when it is longer.
+        min_bytes_per_second: a transfer that brings less is a failed try.
+        longest_retry_after_seconds: a server that asks for a longer pause is given up.
         clock: seconds that only grow.
     """
 
@@ -68,11 +87,15 @@ class Politeness:
         tries: int = 8,
         first_pause_seconds: float = 1.0,
         longest_pause_seconds: float = 300.0,
+        min_bytes_per_second: float = 1000.0,
+        longest_retry_after_seconds: float = 3600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spacing = 1.0 / requests_per_second
         self._tries = tries
         self._first, self._longest = first_pause_seconds, longest_pause_seconds
+        self.min_bytes_per_second = min_bytes_per_second
+        self.longest_retry_after_seconds = longest_retry_after_seconds
         self._clock = clock
         self._lock = threading.Lock()
         self._hosts: dict[str, _Host] = {}
@@ -82,9 +105,9 @@ class Politeness:
         """Tries for one file."""
         return self._tries
 
-    def get_tries(self) -> int:
-        """`tries`, for those who can only call."""
-        return self._tries
+    def get_limits(self) -> tuple[int, float, float]:
+        """(tries, least bytes a second, longest Retry-After), for those who can only call."""
+        return self._tries, self.min_bytes_per_second, self.longest_retry_after_seconds
 
     def acquire(self, host: str) -> float:
         """Take the next slot of a host: seconds from now until it. Slots go in order of asking."""
@@ -99,6 +122,14 @@ class Politeness:
         with self._lock:
             return self._host(host).paused_until > self._clock()
 
+    def pause_to_tell(self, host: str) -> int | None:
+        """The status that the host's pause is for, to the first who asks; None to the others."""
+        with self._lock:
+            state = self._host(host)
+            status = state.untold if state.paused_until > self._clock() else None
+            state.untold = None
+            return status
+
     def report(
         self, host: str, status: int | None, retry_after: float | None, jitter: float
     ) -> None:
@@ -111,6 +142,7 @@ class Politeness:
             state, now = self._host(host), self._clock()
             if status in REFUSALS:
                 if state.paused_until <= now:
+                    state.untold = status
                     state.refusals += 1
                     state.paused_until = now + self.pause(state.refusals, jitter)
                 if retry_after is not None:
@@ -132,14 +164,28 @@ class SharedBudget:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._tries: int | None = None
+        self._limits: tuple[int, float, float] | None = None
+
+    def _get_limits(self) -> tuple[int, float, float]:
+        if self._limits is None:
+            tries, slowest, longest = self._shared.call("get_limits")
+            self._limits = int(tries), float(slowest), float(longest)
+        return self._limits
 
     @property
     def tries(self) -> int:
         """Tries for one file."""
-        if self._tries is None:
-            self._tries = int(self._shared.call("get_tries"))
-        return self._tries
+        return self._get_limits()[0]
+
+    @property
+    def min_bytes_per_second(self) -> float:
+        """A transfer that brings less is a failed try."""
+        return self._get_limits()[1]
+
+    @property
+    def longest_retry_after_seconds(self) -> float:
+        """A server that asks for a longer pause is given up."""
+        return self._get_limits()[2]
 
     def acquire(self, host: str) -> float:
         """See `Politeness.acquire`."""
@@ -148,6 +194,11 @@ class SharedBudget:
     def paused(self, host: str) -> bool:
         """See `Politeness.paused`."""
         return bool(self._shared.call("paused", host))
+
+    def pause_to_tell(self, host: str) -> int | None:
+        """See `Politeness.pause_to_tell`."""
+        status = self._shared.call("pause_to_tell", host)
+        return None if status is None else int(status)
 
     def report(
         self, host: str, status: int | None, retry_after: float | None, jitter: float
@@ -161,8 +212,18 @@ class SharedBudget:
 
 
 def wait_for_slot(budget: Budget, host: str) -> None:
-    """Wait until a request to `host` may go out. A pause that began meanwhile is waited out too."""
+    """Wait until a request to `host` may go out. A pause that began meanwhile is waited out too.
+
+    A long pause is told on standard error, once for all who wait.
+    """
     while (seconds := budget.acquire(host)) > 0:
+        if seconds > LONG_WAIT_SECONDS and (status := budget.pause_to_tell(host)) is not None:
+            tell_wait(seconds, f"{host} answered {status}")
         time.sleep(seconds)
         if not budget.paused(host):
             return
+
+
+def tell_wait(seconds: float, why: str) -> None:
+    """Tell the person who watches why nothing moves."""
+    print(f"waiting {seconds:.0f} s: {why}", file=sys.stderr, flush=True)  # noqa: T201

@@ -1,4 +1,4 @@
-"""Rows of JSONL and Parquet files, and whole text files, as pages."""
+"""Lines of JSONL files, and whole text files, as pages; what rows of any file have in common."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pipelines.core.manifest import Counters
 from pipelines.sources.base import RawPage, replace_surrogates
-from pipelines.sources.fetch import FetchError
-from pipelines.sources.file_formats import BOM, DAMAGE, open_bytes
+from pipelines.sources.damage import FileNotes
+from pipelines.sources.file_formats import BOM, DAMAGE, lost_bytes, open_bytes
 
 NOTES_PER_FILE = 10
 """More bad lines are told as a number."""
-LINE_BYTES = 8
-"""A line of JSON may be so many times longer than the largest page (\\uXXXX escapes)."""
-ROWS_PER_BATCH = 256
+LINE_FACTOR, LINE_MORE = 2, 1_000_000
+"""A line of JSON may have so many times the bytes of the largest page, and so many more."""
 KEPT_FIELDS = ("id", "title", "date", "timestamp")
 
 
@@ -38,23 +34,22 @@ class Columns:
 
 
 class BadLines:
-    """Counts bad lines and notes the first of them."""
+    """Counts bad lines or rows, and notes the first of them."""
 
-    def __init__(self, name: str, counters: Counters, notes: list[str]) -> None:
-        self._name, self._counters, self._notes = name, counters, notes
-        self._bad = 0
+    def __init__(
+        self, name: str, counters: Counters, notes: list[str], what: Literal["line", "row"] = "line"
+    ) -> None:
+        self._counters, self._what = counters, what
+        self._notes = FileNotes(name, notes, NOTES_PER_FILE)
 
-    def add(self, line: int, problem: str) -> None:
-        """Count one, by its number from 1."""
-        self._counters["dropped.bad_line"] += 1
-        self._bad += 1
-        if self._bad <= NOTES_PER_FILE:
-            self._notes.append(f"{self._name}, line {line}: {problem}")
+    def add(self, number: int, problem: str, reason: str | None = None) -> None:
+        """Count one, by its number from 1; as `dropped.bad_line` or `bad_row`, or another."""
+        self._counters[f"dropped.{reason or f'bad_{self._what}'}"] += 1
+        self._notes.add(f", {self._what} {number}: {problem}")
 
     def close(self) -> None:
         """Tell how many were not noted."""
-        if self._bad > NOTES_PER_FILE:
-            self._notes.append(f"{self._name}: {self._bad - NOTES_PER_FILE} more bad lines")
+        self._notes.close(f"more bad {self._what}s")
 
 
 def page_of_row(
@@ -97,14 +92,16 @@ def read_jsonl_rows(
     """One page a line; the line's number, from 0, is the offset. Blank lines are passed over.
 
     A line that is no JSON object with a text is counted (`dropped.bad_line`) and noted with its
-    number, from 1. A file that ends early gives what it has (`dropped.truncated_file`).
+    number, from 1; so is one that is too long (`dropped.page_too_large`). A file that ends early
+    gives what it has (`dropped.truncated_file`, counted as one record).
     """
     bad = BadLines(name, counters, notes)
+    limit = LINE_FACTOR * max_page_bytes + LINE_MORE
     with open_bytes(path) as file:
-        for number, line in _lines(file, name, counters, notes, LINE_BYTES * max_page_bytes):
+        for number, line in _lines(file, name, counters, notes, limit):
             if line is None:
                 counters["records"] += 1
-                counters["dropped.page_too_large"] += 1
+                bad.add(number + 1, f"more than {limit} bytes", "page_too_large")
                 continue
             if not line.strip():
                 continue
@@ -121,6 +118,9 @@ def read_jsonl_rows(
             )
             if isinstance(found, str):
                 bad.add(number + 1, found)
+            elif len(found.content) > max_page_bytes:
+                problem = f"a text of {len(found.content)} bytes, more than {max_page_bytes}"
+                bad.add(number + 1, problem, "page_too_large")
             else:
                 yield found
     bad.close()
@@ -139,7 +139,9 @@ def _lines(
             while not whole and rest and not rest.endswith(b"\n"):
                 rest = file.readline(2**20)
         except DAMAGE as error:
+            counters["records"] += 1
             counters["dropped.truncated_file"] += 1
+            counters["bytes_lost"] += lost_bytes(error)
             notes.append(f"{name}: ends early or is damaged after line {number}: {error}")
             return
         if not line:
@@ -148,50 +150,6 @@ def _lines(
             line = line.removeprefix(BOM)
         yield number, line if whole else None
         number += 1
-
-
-def read_parquet_rows(
-    path: Path,
-    name: str,
-    columns: Columns,
-    counters: Counters,
-    notes: list[str],
-    max_page_bytes: int,
-) -> Iterator[RawPage]:
-    """One page a row; the row's number is the offset. Rows without text count as bad lines.
-
-    Raises:
-        FetchError: the file is no Parquet file (its end is missing, say), or has no such column.
-    """
-    bad = BadLines(name, counters, notes)
-    number = 0
-    try:
-        with pq.ParquetFile(path) as file:
-            fields = file.schema_arrow.names
-            if columns.text not in fields:
-                raise FetchError(
-                    name, f"has no column {columns.text!r}; its columns: {', '.join(fields)}"
-                )
-            wanted = columns.among(fields)
-            for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=wanted):
-                for row in batch.to_pylist():
-                    counters["records"] += 1
-                    found = page_of_row(row, number, columns, counters)
-                    number += 1
-                    if isinstance(found, str):
-                        bad.add(number, found)
-                    elif len(found.content) > max_page_bytes:
-                        counters["dropped.page_too_large"] += 1
-                    else:
-                        yield found
-    except (pa.ArrowInvalid, OSError) as error:
-        if isinstance(error, FetchError):
-            raise
-        if not number:
-            raise FetchError(name, f"is not a whole Parquet file: {error}") from error
-        counters["dropped.truncated_file"] += 1
-        notes.append(f"{name}: damaged after row {number}: {error}")
-    bad.close()
 
 
 def read_whole(
@@ -210,6 +168,7 @@ def read_whole(
             content = file.read(max_page_bytes + 1)
     except DAMAGE as error:
         counters["dropped.truncated_file"] += 1
+        counters["bytes_lost"] += lost_bytes(error)
         notes.append(f"{name}: ends early or is damaged: {error}")
         return
     if len(content) > max_page_bytes:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import fsspec
 
-from pipelines.sources.transfer import Asker, FileInfo, Partial, TryFailed
+from pipelines.sources.transfer import Asker, FileInfo, Partial, TryFailed, seconds_of
 
 S3_OPTIONS = {"config_kwargs": {"retries": {"total_max_attempts": 1}}}
 """The library's own quick retries would not know of the job's budget: it makes one try."""
@@ -106,8 +106,7 @@ def status_of(error: BaseException) -> tuple[int | None, float | None]:
         response = getattr(cause, "response", None)
         if isinstance(response, dict):
             meta = response.get("ResponseMetadata", {})
-            asked = str(meta.get("HTTPHeaders", {}).get("retry-after", ""))
-            retry_after = float(asked) if asked.isdigit() else None
+            retry_after = seconds_of(meta.get("HTTPHeaders", {}).get("retry-after"))
             if response.get("Error", {}).get("Code") == "SlowDown":
                 return 503, retry_after
             if isinstance(meta.get("HTTPStatusCode"), int):

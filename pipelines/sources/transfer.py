@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import email.utils
+import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.sources.politeness import Budget, wait_for_slot
+from pipelines.sources.politeness import REFUSALS, Budget, wait_for_slot
 
 MAGIC = {
     ".gz": (b"\x1f\x8b",),
@@ -16,16 +19,19 @@ MAGIC = {
 }
 """How files of these endings begin."""
 
+NOT_UTF8 = re.compile("[\udc80-\udcff]")
+
 
 class TryFailed(Exception):
     """One try did not bring the file.
 
     Args:
         status: the HTTP status, or the one that a storage library's error stands for.
+        final: another try would be no better.
     """
 
-    def __init__(self, reason: str, status: int | None = None) -> None:
-        self.reason, self.status = reason, status
+    def __init__(self, reason: str, status: int | None = None, *, final: bool = False) -> None:
+        self.reason, self.status, self.final = reason, status, final
         super().__init__(reason)
 
 
@@ -49,7 +55,20 @@ class Asker:
         wait_for_slot(self.budget, host)
 
     def answered(self, host: str, status: int | None, retry_after: float | None = None) -> None:
-        """Tell how the host answered."""
+        """Tell how the host answered.
+
+        Raises:
+            TryFailed: it refused, and asks for a longer pause than can be waited for.
+        """
+        longest = self.budget.longest_retry_after_seconds
+        if status in REFUSALS and retry_after is not None and retry_after > longest:
+            self.budget.report(host, status, None, self.jitter)
+            raise TryFailed(
+                f"status {status}, and asks to come back in {retry_after:.0f} s, more than "
+                f"fetching.longest_retry_after_seconds = {longest:g}",
+                status,
+                final=True,
+            )
         self.budget.report(host, status, retry_after, self.jitter)
 
 
@@ -127,3 +146,29 @@ def instead_of(start: bytes, url: str) -> str:
 def suffix_of(url: str) -> str:
     """The ending of an address's path, with its dot."""
     return Path(url.split("?")[0]).suffix
+
+
+def seconds_of(retry_after: str | None) -> float | None:
+    """Read Retry-After: a number of seconds or an HTTP date (RFC 9110, section 10.2.3).
+
+    None for what is neither. It may be more than any clock can wait.
+    """
+    if retry_after is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,300}", retry_after.strip()):
+        return float(retry_after)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def storable(name: str) -> str:
+    """A name that any file can hold: bytes of it that are no UTF-8 are percent-encoded.
+
+    Python holds such bytes of a file's name as lone surrogates (PEP 383).
+    """
+    if name.isascii():
+        return name
+    kept = NOT_UTF8.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", name)
+    return kept.encode("utf-8", "replace").decode("utf-8")

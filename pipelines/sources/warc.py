@@ -1,9 +1,10 @@
 """Pages of WARC and WET files: which records are pages, and whether they are whole.
 
 Records by type (ISO 28500, section 6): `response` with HTTP status 200 and HTML, and `resource`
-with HTML, are pages; `conversion` is the text of a WET file. `revisit` says that a page was met
-before and holds none; `request`, `metadata`, `warcinfo` and `continuation` hold none either. All
-are counted as `records.TYPE`.
+with HTML, are pages; `conversion` is text that the crawler took out (WET files). An archive may
+hold all three, whatever its name says. `revisit` says that a page was met before and holds none;
+`request`, `metadata`, `warcinfo` and `continuation` hold none either. All are counted as
+`records.TYPE`.
 
 Digests are checked on pages (`dropped.wrong_digest`). The block digest decides, where there is one.
 What a payload digest covers is read differently by writers (the body as stored, without chunks, or
@@ -14,11 +15,13 @@ dropped. Digests of an algorithm or a form that is not known decide nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pipelines.core.manifest import Counters
 from pipelines.sources.base import RawPage
+from pipelines.sources.damage import FileNotes
 from pipelines.sources.digests import matches
 from pipelines.sources.http_body import (
     BadBody,
@@ -47,7 +50,10 @@ def read_warc_pages(
     max_page_bytes: int,
     max_member_bytes: int = MAX_MEMBER_BYTES,
 ) -> Iterator[RawPage]:
-    """HTML pages of the response and resource records; see `read_records` for damage.
+    """Pages of a WARC or WET file, each by its record's type; see `read_records` for damage.
+
+    `records` = pages + every `dropped.REASON` + `records.TYPE` of the types that hold no page. A
+    file without a page gets a note that says which types it has.
 
     Left out and counted as `dropped.REASON`: `http_status` (not 200), `content_type`, `not_http`,
     `bad_http` (no HTTP message, broken chunks or compression), `page_too_large`, `segmented`,
@@ -58,53 +64,36 @@ def read_warc_pages(
     Metadata: `truncated`, and as found, joined with ", ": `robots` (X-Robots-Tag),
     `tdm_reservation` (TDM-Reservation).
     """
-    readers: dict[str, Reader] = {"response": _response_page, "resource": _resource_page}
-    records = read_records(path, counters, notes, name, max_member_bytes)
-    return _pages(records, readers, name, counters, notes, max_page_bytes)
-
-
-def read_wet_pages(
-    path: Path,
-    name: str,
-    counters: Counters,
-    notes: list[str],
-    max_page_bytes: int,
-    max_member_bytes: int = MAX_MEMBER_BYTES,
-) -> Iterator[RawPage]:
-    """Texts of the conversion records; the length is counted in bytes, as ISO 28500 says."""
-    records = read_records(path, counters, notes, name, max_member_bytes)
-    return _pages(records, {"conversion": _conversion_page}, name, counters, notes, max_page_bytes)
-
-
-class _Dropped(Exception):
-    """A record that gives no page; the reason is the counter's name."""
-
-
-Reader = Callable[[Record, int, Counters], RawPage]
-
-
-def _pages(
-    records: Iterator[Record],
-    readers: dict[str, Reader],
-    name: str,
-    counters: Counters,
-    notes: list[str],
-    limit: int,
-) -> Iterator[RawPage]:
-    for record in records:
+    kinds: Counters = Counter()
+    wrong, pages = FileNotes(name, notes), 0
+    for record in read_records(path, counters, notes, name, max_member_bytes):
+        kinds[record.kind] += 1
         counters[f"records.{record.kind}"] += 1
-        read = readers.get(record.kind)
+        read = READERS.get(record.kind)
         if read is None:
             continue
         try:
-            page = read(record, limit, counters)
+            page = read(record, max_page_bytes, counters)
         except _Dropped as dropped:
             reason = str(dropped)
             counters[f"dropped.{reason}"] += 1
             if reason == "wrong_digest":
-                notes.append(f"{name}: record at {record.offset} is not what its digest says")
+                wrong.add(f": record at {record.offset} is not what its digest says")
         else:
+            pages += 1
             yield page
+    wrong.close("more records that are not what their digests say")
+    if kinds and not pages:
+        met = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        notes.append(f"{name}: no page in it: {met}")
+
+
+read_wet_pages = read_warc_pages
+"""The same: an archive may hold texts and pages side by side."""
+
+
+class _Dropped(Exception):
+    """A record that gives no page; the reason is the counter's name."""
 
 
 def _response_page(record: Record, limit: int, counters: Counters) -> RawPage:
@@ -160,8 +149,15 @@ def _resource_page(record: Record, limit: int, counters: Counters) -> RawPage:
 
 
 def _conversion_page(record: Record, limit: int, counters: Counters) -> RawPage:
+    """A text, or what the record says that it was converted to."""
+    kind, charset = media_type([record.headers.get("content-type", "text/plain")])
+    if kind and not kind.startswith("text/") and kind not in HTML_TYPES:
+        raise _Dropped("content_type")
     page = _block_page(record, limit, counters)
-    page.content_kind = "text"
+    if kind in HTML_TYPES:
+        page.charset = charset
+    else:
+        page.content_kind = "text"
     return page
 
 
@@ -172,6 +168,14 @@ def _block_page(record: Record, limit: int, counters: Counters) -> RawPage:
         raise _Dropped("page_too_large")
     _check_digests(record, lambda: iter((record.block,)))
     return _page(record, record.block, counters)
+
+
+READERS: dict[str, Callable[[Record, int, Counters], RawPage]] = {
+    "response": _response_page,
+    "resource": _resource_page,
+    "conversion": _conversion_page,
+}
+"""Types of records that are pages; the others are counted alone."""
 
 
 def _looks_like_html(record: Record, response: HttpResponse) -> bool:

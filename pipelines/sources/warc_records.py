@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,15 +16,17 @@ from pipelines.sources.archives import (
     open_packed,
     refuse_other_formats,
 )
+from pipelines.sources.damage import DamageLog, FileNotes
 from pipelines.sources.gzip_members import MAGIC as GZIP_MAGIC
 from pipelines.sources.gzip_members import GzipMembers, Member
 from pipelines.sources.warc_record import Record, parse_fields
 
 RECORD_START = re.compile(rb"[Ww][Aa][Rr][Cc]/(?:0\.1[678]|1\.[01])\r?\n")
-HEADER_END = re.compile(rb"\r?\n\r?\n")
+HEADER_STOP = re.compile(rb"\r?\n(?:(\r?\n)|(?=[Ww][Aa][Rr][Cc]/(?:0\.1[678]|1\.[01])\r?\n))")
+"""A header's end (group 1), or a line that begins another record: no header holds one."""
 MAX_HEADER_BYTES = 2**20
 MAX_MEMBER_BYTES = 256_000_000
-"""What a record may unpack to; `extraction.max_member_bytes` by default."""
+"""What a record may unpack to."""
 MARK_BYTES = 16
 """More than a record's first line, which can lie across two reads."""
 PROBE_BYTES = 2**24
@@ -33,19 +34,6 @@ MAX_SKIPPED = 16
 """A packed record of more than so many times the limit is not even skipped."""
 COMMON_LENGTH = re.compile(rb"\nContent-Length: (\d{1,15})\r\n")
 """As nearly every crawler writes it; other forms take the way through `parse_fields`."""
-
-
-@dataclass(slots=True)
-class _Log:
-    """Where damage is counted and noted."""
-
-    name: str
-    counters: Counters
-    notes: list[str]
-
-    def damage(self, reason: str, sentence: str) -> None:
-        self.counters[f"dropped.{reason}"] += 1
-        self.notes.append(f"{self.name}: {sentence}")
 
 
 def read_records(
@@ -65,32 +53,40 @@ def read_records(
     Memory: one record (at most three times `max_member_bytes` while it is put together), whatever
     the size of the file.
 
-    Counts `records`; `dropped.truncated_record`, `.wrong_length`, `.damaged_member`,
-    `.damaged_stream`, `.bomb`, `.record_too_large`, `.not_a_record`; `bytes_lost` (compressed
-    bytes of members that could not be read); `bytes_skipped` (unpacked bytes between records);
-    `odd.record_end` (records, given all the same, that lack the two line ends after the block).
-    Damage leaves a note with `name`.
+    Counts `records`: those given, and one for each damaged record, member or stretch that was met:
+    `dropped.truncated_record`, `.wrong_length`, `.damaged_member`, `.damaged_stream`, `.bomb`,
+    `.record_too_large`, `.not_a_record`. Counts `bytes_lost` (compressed bytes of members that
+    could not be read); `bytes_skipped` (unpacked bytes between records); `odd.record_end` (records,
+    given all the same, that lack the two line ends after the block).
+    Damage leaves a note with `name`; after 100 the rest is told as a number.
 
     Raises:
         UnsupportedArchive: ARC, bzip2, xz, ...
     """
-    log = _Log(name, counters, notes)
+    log = DamageLog(FileNotes(name, notes), counters)
+    yield from _of_file(path, name, max_member_bytes, log)
+    log.notes.close("more damaged places")
+
+
+def _of_file(path: Path, name: str, limit: int, log: DamageLog) -> Iterator[Record]:
     with path.open("rb") as file:
         start = file.read(64)
         file.seek(0)
         if not start:
-            notes.append(f"{name}: the file is empty")
+            log.notes.add(": the file is empty")
         elif start.startswith(GZIP_MAGIC) or _is_gzip_without_its_start(file, start):
-            yield from _of_gzip(file, max_member_bytes, log)
+            yield from _of_gzip(file, limit, log)
         else:
             refuse_other_formats(start, name)
             file.seek(0)
             packed = open_packed(file, start)
-            text = Unpacked(packed or file, max_gap=None if packed is None else max_member_bytes)
-            if packed is not None:
+            text = Unpacked(packed or file, max_gap=None if packed is None else limit)
+            if packed is None:
+                text.size = path.stat().st_size
+            else:
                 text.need(len(start))
                 refuse_other_formats(text.data, name)
-            yield from _of_text(text, max_member_bytes, log)
+            yield from _of_text(text, limit, log)
             if packed is not None and packed.problem:
                 log.damage(
                     "damaged_stream", f"unpacking ended early, the rest is lost ({packed.problem})"
@@ -105,7 +101,7 @@ def _is_gzip_without_its_start(file: BinaryIO, start: bytes) -> bool:
     return GzipMembers(file, 0, RECORD_START).find(0) is not None
 
 
-def _of_gzip(file: BinaryIO, limit: int, log: _Log) -> Iterator[Record]:
+def _of_gzip(file: BinaryIO, limit: int, log: DamageLog) -> Iterator[Record]:
     members = GzipMembers(file, limit, RECORD_START)
     offset = 0
     for member in members:
@@ -123,7 +119,7 @@ def _of_gzip(file: BinaryIO, limit: int, log: _Log) -> Iterator[Record]:
             _note_damage(member, limit, log)
             continue
         if not offset:
-            refuse_other_formats(member.content, log.name)
+            refuse_other_formats(member.content, log.notes.name)
         record = _only_record(member.content, offset)
         if record is not None:
             log.counters["records"] += 1
@@ -158,11 +154,11 @@ def _holds_many(members: GzipMembers, start: int, limit: int) -> bool:
     probe.stream = None
     if not RECORD_START.match(probe.data):
         return False
-    record = _read_one(probe, limit, _Log("", Counter(), []))
+    record = _read_one(probe, limit, DamageLog(FileNotes("", []), Counter()))
     return record is not None and RECORD_START.match(probe.data, probe.at + 4) is not None
 
 
-def _note_damage(member: Member, limit: int, log: _Log) -> None:
+def _note_damage(member: Member, limit: int, log: DamageLog) -> None:
     lost = member.end - member.start
     log.counters["bytes_lost"] += lost
     where = f"at byte {member.start}; {lost} compressed bytes lost"
@@ -174,60 +170,82 @@ def _note_damage(member: Member, limit: int, log: _Log) -> None:
         log.damage("damaged_member", f"damaged gzip member ({member.problem}) {where}")
 
 
-def _of_text(text: Unpacked, limit: int, log: _Log) -> Iterator[Record]:
-    start, some = text.base, False
-    skipped = log.counters["bytes_skipped"]
-    while _find_record(text, log):
-        some = True
-        log.counters["records"] += 1
+def _of_text(text: Unpacked, limit: int, log: DamageLog) -> Iterator[Record]:
+    # What lies after a damaged record is its rest; after a sound one it was something itself.
+    sound = True
+    while True:
+        gap_start, skipped = text.base + text.at, log.counters["bytes_skipped"]
+        found, padding = _find_record(text, log)
+        skipped = log.counters["bytes_skipped"] - skipped
+        if skipped and sound and not padding:
+            log.damage("not_a_record", f"no WARC record in the {skipped} bytes at {gap_start}")
+        if not found:
+            return
         record = _read_one(text, limit, log)
         text.forget()
+        sound = record is not None
         if record is not None:
+            log.counters["records"] += 1
             yield record
-    skipped = log.counters["bytes_skipped"] - skipped
-    if not some and skipped:
-        log.damage("not_a_record", f"no WARC record in the {skipped} bytes at {start}")
 
 
-def _find_record(text: Unpacked, log: _Log) -> bool:
-    """Go to the next record's start; what is skipped, blank lines apart, is counted."""
-    gap = 0
+def _find_record(text: Unpacked, log: DamageLog) -> tuple[bool, bool]:
+    """Go to the next record's start; what is skipped, blank lines apart, is counted.
+
+    Returns:
+        Whether there is one, and whether nothing but NUL bytes and line ends lay before it.
+    """
+    gap, padding = 0, True
     while True:
         found = RECORD_START.search(text.data, text.at)
         more = found is None and text.stream is not None
         stop = found.start() if found else len(text.data) - (MARK_BYTES if more else 0)
         if stop > text.at:
-            if skipped := len(text.data[text.at : stop].strip(b"\r\n")):
-                log.counters["bytes_skipped"] += skipped
-            gap += skipped
+            between = text.data[text.at : stop].strip(b"\r\n")
+            padding = padding and not between.strip(b"\r\n\0")
+            if between:
+                log.counters["bytes_skipped"] += len(between)
+            gap += len(between)
             text.at = stop
-        if found:
-            return True
-        if not more:
-            return False
+        if found or not more:
+            return found is not None, padding
         if text.max_gap is not None and gap > text.max_gap:
             log.damage(
                 "bomb", f"no record in {gap} unpacked bytes at {text.base}; the rest is lost"
             )
-            return False
+            return False, True
         text.forget()
         if not text.need(len(text.data) + 1):
             text.stream = None
 
 
-def _read_one(text: Unpacked, limit: int, log: _Log) -> Record | None:
+def _header_stop(text: Unpacked, start: int) -> re.Match[bytes] | None:
+    """Where the header of the record at `start` stops; None if it goes on for too long.
+
+    What was searched in vain is remembered: many beginnings without an end cost no more than one.
+    """
+    while True:
+        searched = max(start + len("WARC/1.0"), text.no_stop_before - text.base)
+        stop = HEADER_STOP.search(text.data, searched)
+        if stop is not None:
+            return stop
+        searched = text.base + len(text.data) - 2 * MARK_BYTES  # a mark may lie across two reads
+        text.no_stop_before = max(searched, text.no_stop_before)
+        if len(text.data) - start > MAX_HEADER_BYTES or not text.need(len(text.data) + 1):
+            return None
+
+
+def _read_one(text: Unpacked, limit: int, log: DamageLog) -> Record | None:
     """Read the record at `text.at` and go behind it; a broken one is counted, and gone into."""
     start, first_line = text.at, RECORD_START.match(text.data, text.at)
     where = f"record at {text.base + start}"
-    while (header := HEADER_END.search(text.data, start + 8)) is None:
-        if len(text.data) - start > MAX_HEADER_BYTES or not text.need(len(text.data) + 1):
-            break
-    if header is None or first_line is None:
+    stop = _header_stop(text, start)
+    if stop is None or stop[1] is None or first_line is None:
         log.damage("truncated_record", f"{where} has no whole header")
-        text.at = start + len("WARC/")
+        text.at = start + len("WARC/") if stop is None else stop.end()
         return None
-    head = text.data[first_line.end() - 1 : header.start()] + b"\r\n"
-    text.at = body = header.end()
+    head = text.data[first_line.end() - 1 : stop.start()] + b"\r\n"
+    text.at = body = stop.end()
     length = parse_fields(head).get("content-length", "")
     if not (length.isascii() and length.isdigit() and len(length) < 16):
         log.damage("wrong_length", f"{where} has no Content-Length")
@@ -248,9 +266,11 @@ def _read_one(text: Unpacked, limit: int, log: _Log) -> Record | None:
     return Record(text.base + start, head, text.data[body:end])
 
 
-def _pass_over(text: Unpacked, length: int, limit: int, where: str, log: _Log) -> None:
+def _pass_over(text: Unpacked, length: int, limit: int, where: str, log: DamageLog) -> None:
     """Go behind a block that is larger than the limit, without holding it."""
-    if text.max_gap is not None and length > MAX_SKIPPED * limit:
+    if text.size is not None and text.base + text.at + length > text.size:
+        log.damage("truncated_record", f"{where}: {length} bytes were to come, more than there are")
+    elif text.max_gap is not None and length > MAX_SKIPPED * limit:
         log.damage("bomb", f"{where} is said to have {length} bytes; the rest is lost")
         text.stream, text.at = None, len(text.data)
     elif text.skip(length) < length:
@@ -259,7 +279,7 @@ def _pass_over(text: Unpacked, length: int, limit: int, where: str, log: _Log) -
         log.damage("record_too_large", f"{where} has {length} bytes, more than {limit}")
 
 
-def _ends_well(data: bytes, end: int, log: _Log) -> bool:
+def _ends_well(data: bytes, end: int, log: DamageLog) -> bool:
     """Whether a block may end there: two line ends follow, or, counted, nothing or a record."""
     tail = data[end : end + 4]
     if tail == b"\r\n\r\n":

@@ -4,10 +4,12 @@ A linear cleaner and not a full parser: a recursive parser takes seconds on a la
 only running text is wanted. The order is MediaWiki's own: comments first, then extension tags, then
 templates and tables, then links. What is not closed costs its own line, never the rest of the page.
 
-Left out: templates (but those that hold words of a sentence), tables, references, files and their
-captions, categories, links to other languages, galleries, formulas (but the simplest), code blocks,
-list items of sections of notes, sources and links. Section titles are kept apart: they are no
-sentences. Each list item is a paragraph of its own. Of language variants the first is shown.
+Left out: templates (but those that hold words of a sentence), tables (but prose in those that only
+lay out the page), references, files and their captions, categories, links to other languages,
+galleries, formulas (but those that read as a line of text), code blocks, list items of sections of
+notes, sources and links. A sentence of which a word is not in the dump goes as a whole and is
+counted. Section titles are kept apart: they are no sentences. Each list item is a paragraph of its
+own. Of language variants the first is shown.
 """
 
 from __future__ import annotations
@@ -18,13 +20,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.sources.mediawiki_names import DISAMBIGUATION, DISAMBIGUATION_TITLE, LIST_TITLE
+from pipelines.sources.template_arguments import EMPTY, HOLE
+from pipelines.sources.wikitext_formulas import formula_text
 from pipelines.sources.wikitext_lines import split_lines
 from pipelines.sources.wikitext_links import show_links
 from pipelines.sources.wikitext_templates import convert_variants, expand
 
-CONTROL = re.compile("[\x00-\x04\r]")
+CONTROL = re.compile("[\x00-\x08\r]")
 OPEN_COMMENT = re.compile(r"<!--[^\n]*")
 OPENING_COMMENT = re.compile(r"<!--")
+SPECIAL_IN_FORMULA = re.compile(r"[][{}|'=<>&]")
+INLINE_TAGS = frozenset({"math", "code", "ce", "chem", "nowiki"})
+FORMULA_TAGS = frozenset({"math", "ce", "chem"})
 SPECIAL = re.compile(r"[][{}|'=*#:;<>_~!-]")
 DROPPED_TAGS = (
     "nowiki|ref|references|math|chem|ce|gallery|timeline|syntaxhighlight|source|score|imagemap|hiero|"
@@ -39,7 +46,6 @@ CLOSE_TAG = {
     name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in DROPPED_TAGS.split("|")
 } | {"!--": re.compile("-->")}
 OPEN_REFERENCE = re.compile(r"<ref\b[^\n]*", re.IGNORECASE)
-SIMPLE_FORMULA = re.compile(r"[\w\s+\-−=<>.,()/|*]{1,40}")
 SHORT_CODE = 60
 """Characters; a longer piece of code, or one of several lines, is no part of a sentence."""
 
@@ -72,6 +78,9 @@ class Article:
     """(index of the paragraph that the section begins with, level 1 to 6, title), in order."""
     running_share: float
     """Running text, as part of itself and the text of lists and tables; 0 without any text."""
+    holes: int = 0
+    """Sentences that were taken out, for a word of them is not in the dump: a number that is kept
+    elsewhere, or a formula that does not read as text."""
 
 
 def is_disambiguation(wikitext: str, title: str = "") -> bool:
@@ -106,18 +115,19 @@ def to_sections(
     return article.paragraphs, article.sections
 
 
-def to_article(wikitext: str, namespaces: frozenset[str] = frozenset()) -> Article:
+def to_article(wikitext: str, namespaces: frozenset[str] = frozenset(), title: str = "") -> Article:
     """Take the running text out of a page; time and memory grow linearly with its length.
 
     Args:
         wikitext: the source of one page.
         namespaces: the wiki's own names of the file and category namespaces, in lower case. The
             English ones and many languages' older ones are known.
+        title: of the page, which some pages show by {{PAGENAME}}.
     """
     text = CONTROL.sub("", wikitext)
     if "<" in text:
         text = _without_tags(text)
-    text, table_characters = expand(text)
+    text, table_characters = expand(text, title)
     text = show_links(convert_variants(text), namespaces)
     if "<" in text:
         text = SUPERSCRIPT.sub(lambda match: match[1].translate(SUPERSCRIPTS), text)
@@ -131,7 +141,7 @@ def to_article(wikitext: str, namespaces: frozenset[str] = frozenset()) -> Artic
     running = sum(map(len, lines.paragraphs)) - lines.list_characters
     listed = lines.list_characters + TABLE_WEIGHT * table_characters
     share = running / (running + listed) if running + listed else 0.0
-    return Article(lines.paragraphs, lines.sections, share)
+    return Article(lines.paragraphs, lines.sections, share, lines.holes)
 
 
 def _without_tags(text: str) -> str:
@@ -165,8 +175,11 @@ def _without_pairs(text: str, *, comments: bool) -> str:
             if comments and text[match.start() - 1 : match.start()] in ("", "\n"):
                 # A comment that has its line for itself leaves no blank line: MediaWiki's rule.
                 position += text[position : position + 1] == "\n"
-            elif name in ("math", "code", "ce", "chem", "nowiki"):
-                kept.append(_inline(name, text[match.end() : close.start()]))
+            elif name in INLINE_TAGS:
+                content = text[match.end() : close.start()]
+                kept.append(_inline(name, content) or _hole(name, match))
+            elif text.startswith("''", position) and text.endswith("''", 0, match.start()):
+                kept.append(EMPTY)
         match = opening.search(text, max(after, position))
     kept.append(text[position:])
     return "".join(kept)
@@ -175,11 +188,20 @@ def _without_pairs(text: str, *, comments: bool) -> str:
 def _inline(name: str, content: str) -> str:
     """What stays within a sentence of a formula, of code (what reads as text), and of raw text."""
     if name == "nowiki":
-        return SPECIAL.sub(lambda match: f"&#{ord(match[0])};", content)
+        return SPECIAL.sub(_escaped, content)
     if name == "code":
         return content if len(content) <= SHORT_CODE and "\n" not in content else ""
-    content = content.strip()
-    return content if SIMPLE_FORMULA.fullmatch(content) else ""
+    return SPECIAL_IN_FORMULA.sub(_escaped, formula_text(content) or "")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"&#{ord(match[0])};"
+
+
+def _hole(name: str, opening: re.Match[str]) -> str:
+    """A hole for a formula that cannot be read; without words beside it, it costs nothing."""
+    block = 'display="block"' in opening[0]
+    return HOLE if name in FORMULA_TAGS and not block else ""
 
 
 def sections_json(sections: Sequence[tuple[int, int, str]]) -> str:

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, field
 
 from pipelines.sources.mediawiki_names import APPENDIX
+from pipelines.sources.template_arguments import EMPTY, HOLE
+from pipelines.sources.wikitext_holes import without_holes
 from pipelines.sources.wikitext_links import EXTERNAL_MARK, LONE_MARK
 
 APOSTROPHES = re.compile(r"'{2,}")
@@ -16,9 +18,11 @@ STRAY = re.compile(
     r"\[\[+|\]\]+|\{\{+|\}\}+|\{\||\|\}|\|\|+|''+|</?ref\b[^<>]*>?|<!--|-->|&nbsp;"
     r"|\b(?:thumb|\d+px)\|"
 )
-MARKS = re.compile(f"[{EXTERNAL_MARK}{LONE_MARK}]")
+MARKS = re.compile(f"[{EXTERNAL_MARK}{LONE_MARK}{EMPTY}]")
 LEADING_DASH = re.compile(r"^[–—-]\s+")
 """Before it stood a template, as a flag."""
+LEADING_SIGNS = tuple(",.;:،؛、，")
+"""Before it stood something that shows nothing."""
 LONE_ADDRESS = re.compile(r"(?:https?|ftp)://\S+")
 NOTE_ON_TOP = re.compile(r":+\s*''(?!')[^\n]{1,300}''\s*")
 """`:''For other meanings see …''`: points elsewhere, and is no part of the text."""
@@ -26,43 +30,11 @@ BLANKS = re.compile(r"[ \t\u00a0\r\n\x0b\x0c\x85\u2028\u2029]+")
 OTHER_BLANKS = ("  ", *"\t\u00a0\r\n\x0b\x0c\x85\u2028\u2029")
 ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d?|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 
-UNTIDY = (
-    *(
-        ":;",
-        ":,",
-        ": ;",
-        ": ,",
-        ":)",
-        "( ",
-        "(,",
-        "(;",
-        "(:",
-        "()",
-        "(–",
-        "(،",
-        "(؛",
-        " )",
-        ",)",
-        ";)",
-        "،)",
-    ),
-    *(" ,", " .", " ،", " ؛", ",,", ",;", ";,", ";;", ",.", ";."),
-    *(
-        "、、",
-        "（，",
-        "（、",
-        "（；",
-        "（）",
-        "（ ",
-        "，）",
-        "、）",
-        " ）",
-        "；）",
-        " 。",
-        " ，",
-        " 、",
-    ),
-)
+UNTIDY_PAIRS = """
+:; :, :_; :_, :) (_ (, (; (: () (– (، (؛ _) ,) ;) ،) _, _. _، _؛ ,, ,; ;, ;; ,. ;.
+、、 （， （、 （； （） （_ ，） 、） _） ；） _。 _， _、
+"""
+UNTIDY = re.compile("|".join(re.escape(pair) for pair in UNTIDY_PAIRS.split()).replace("_", " "))
 """What text holds where something was taken out of it (and sometimes elsewhere)."""
 EMPTY_BRACKETS = re.compile(r" ?[(（](?:[\s,;:،、，；؛–—]|(?<=\s)-(?=\s))*[)）]")
 AFTER_OPENING = re.compile(r"([(（])(?:[\s,;،、，；؛]|:\s)+")
@@ -82,6 +54,8 @@ class Lines:
     """(index of the section's first paragraph, level 1 to 6, title)."""
     list_characters: int = 0
     """Characters of the paragraphs that are list items."""
+    holes: int = 0
+    """Sentences that were taken out because a word of them was missing."""
     _current: list[str] = field(default_factory=list)
     _appendix: int = 0
     """Level of the section of notes or links that the line is in, or 0."""
@@ -100,6 +74,10 @@ class Lines:
             return 0
         paragraph = tidy(" ".join(self._current))
         self._current.clear()
+        if HOLE in paragraph:
+            paragraph, holes = without_holes(paragraph)
+            paragraph = tidy(paragraph)
+            self.holes += holes
         if not any(map(str.isalnum, paragraph)) or LONE_ADDRESS.fullmatch(paragraph):
             return 0
         self.paragraphs.append(paragraph)
@@ -144,7 +122,7 @@ class Lines:
             self.add(line)
             return
         self.end_section()
-        level, title = min(left, right or left, 6), tidy(line.strip("="))
+        level, title = min(left, right or left, 6), tidy(line.strip("=").replace(HOLE, ""))
         if self._appendix == 0 or level <= self._appendix:
             self._appendix = level if title.lower().strip(" :.") in APPENDIX else 0
         if title:
@@ -244,9 +222,11 @@ def tidy(text: str) -> str:
     if any(blank in text for blank in OTHER_BLANKS):
         text = BLANKS.sub(" ", text)
     text = text.strip(" |")
+    if text[:1] in LEADING_SIGNS and text[1:2] == " ":
+        text = text[1:].lstrip()
     if text.startswith("==") or text.endswith("=="):
         text = text.strip("= ")
-    if any(pair in text for pair in UNTIDY):
+    if UNTIDY.search(text):
         text = DOUBLED.sub(r"\1", EMPTY_LABEL.sub("", text))
         text = AFTER_OPENING.sub(r"\1", BEFORE_CLOSING.sub(r"\1", EMPTY_BRACKETS.sub("", text)))
         text = BLANK_BEFORE.sub("", COMMA_STOP.sub("", text))

@@ -27,6 +27,11 @@ them."""
 LONE_ITEM = re.compile(r"^([*#]+[ \t]*)(?=\[\[[^\[\]\n]*\]\][ \t,;.]*$)", re.MULTILINE)
 PIPE_TRICK = re.compile(r"\s*[(（][^()（）]*[)）]$")
 BROKEN_TARGET = re.compile(f"{OPEN_LINK}(?:[^\n|{OPEN_LINK}]*\\|)?")
+HALF_CLOSED = re.compile(rf"{OPEN_LINK}(?:[^\n|\]{OPEN_LINK}]*\|)?([^\n\[\]{OPEN_LINK}]*)\](?!\])")
+"""[[target|label], of which the label stays."""
+HALF_OPENED = re.compile(r"\[([^\[\]\n]*)$|(?:^|(?<=\n))([*#:; ]*)[^\[\]|{}\n]+\|([^\[\]|\n]*)$")
+"""[target|label]] or, where a line begins, target|label]]."""
+LONGEST_HALF = 200
 
 
 def show_links(text: str, namespaces: frozenset[str] = frozenset()) -> str:
@@ -54,6 +59,8 @@ def show_links(text: str, namespaces: frozenset[str] = frozenset()) -> str:
             del parts[start:]
             # Too deep to be real: its text would be copied once a level.
             parts.append(_shown(content, hidden) if len(stack) < DEEPEST else "")
+        elif number and parts:
+            parts[-1] = _half_opened(parts[-1])
         before, *opened = piece.split("[[")
         parts.append(before)
         for after in opened:
@@ -64,8 +71,25 @@ def show_links(text: str, namespaces: frozenset[str] = frozenset()) -> str:
         names = "|".join(re.escape(name) for name in sorted(hidden))
         broken_file = rf"{OPEN_LINK}\s{{0,5}}(?:{names})\s{{0,5}}:[^\n]*"
         whole = re.sub(broken_file, "", whole, flags=re.IGNORECASE)
-        whole = BROKEN_TARGET.sub("", whole)
+        whole = BROKEN_TARGET.sub("", HALF_CLOSED.sub(r"\1", whole))
     return EXTERNAL_LINK.sub(EXTERNAL_MARK + r"\1", whole)
+
+
+def _half_opened(text: str) -> str:
+    """Text before closing marks that nothing opened: [target|label shows the label."""
+    tail = text[-LONGEST_HALF:]
+    if "|" not in tail and "[" not in tail:
+        return text
+    found = HALF_OPENED.search(tail)
+    if found is None or (found.start() == 0 and len(text) > len(tail)):
+        return text
+    if found[1] is None:
+        shown = found[2] + found[3]
+    elif found[1].startswith(("http:", "https:", "//")):
+        return text
+    else:
+        shown = found[1].rpartition("|")[2]
+    return text[: len(text) - len(tail) + found.start()] + shown
 
 
 def _shown(content: str, hidden: frozenset[str]) -> str:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 
 from pipelines.sources.mediawiki_names import VARIANT_CODES
+from pipelines.sources.template_arguments import EMPTY
 from pipelines.sources.template_functions import template_text
+from pipelines.sources.template_inline import inline_text
+from pipelines.sources.wikitext_tables import prose_of
 
 OPEN_TEMPLATE, OPEN_TABLE = "\x00", "\x01"
 """Stand where something was opened and perhaps is never closed; the cleaner takes them out of its
@@ -22,6 +25,9 @@ MARKS = re.compile(r"\{\{+|\}\}+|\{\|(?!\})|\|\}(?!\})")
 BRACES = ("{{", "}}")
 LINE_MARKS = " \t:*#;"
 LONGEST_INDENT = 40
+CONTEXT, BEHIND, PARTS_BEFORE = 40, 12, 8
+"""Characters before and behind a template that tell whether it stands in a sentence."""
+LINE_END = re.compile(f"[\n{OPEN_TEMPLATE}{OPEN_TABLE}]")
 BROKEN_TEMPLATE = re.compile(f"{OPEN_TEMPLATE}[^\n]*")
 BROKEN_TABLE = re.compile(rf"{OPEN_TABLE}(?:(?!\n[ \t]*\n|\n=).)*", re.DOTALL)
 VARIANT_MARKS = re.compile(r"-\{|\}-")
@@ -33,7 +39,8 @@ VARIANT_END = re.compile(rf";(?:{ONE_VARIANT}|\s{{0,20}}$)", re.IGNORECASE)
 class _Stack:
     """Text so far in pieces, and the marks that are open in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str) -> None:
+        self.title = title
         self.parts: list[str] = []
         self.marks: list[tuple[str, int]] = []
         self.opened = {OPEN_TEMPLATE: 0, OPEN_TABLE: 0}
@@ -44,8 +51,11 @@ class _Stack:
         self.opened[mark] += 1
         self.parts.append(mark)
 
-    def close(self, mark: str) -> None:
-        """Close the last mark of a kind; what was opened after it was never closed."""
+    def close(self, mark: str, after: str = "") -> None:
+        """Close the last mark of a kind; what was opened after it was never closed.
+
+        `after` is the beginning of the text behind it.
+        """
         if not self.opened[mark]:
             return  # without this, many closing marks would each search all that is open
         kind, start = "", 0
@@ -55,11 +65,27 @@ class _Stack:
         inside = "".join(self.parts[start + 1 :])
         del self.parts[start:]
         if mark == OPEN_TABLE:
-            self.tables += len(inside)
+            prose = prose_of(inside)
+            self.tables += len(inside) - len(prose)
+            if prose:
+                self.parts.append(f"\n\n{prose}\n\n")
         elif len(self.marks) < DEEPEST:
-            shown = template_text(inside)
+            shown = template_text(inside, self.title)
+            if shown is None:
+                shown = inline_text(inside, self.before, after)
             if shown:
                 self.parts.append(shown)
+            elif after.startswith("''") and self.before().endswith("''"):
+                self.parts.append(EMPTY)
+
+    def before(self) -> str:
+        """The end of the text so far, within its line and within what is open."""
+        end = ""
+        for part in reversed(self.parts[-PARTS_BEFORE:]):
+            end = part[-CONTEXT:] + end
+            if len(end) >= CONTEXT or "\n" in end or part in (OPEN_TEMPLATE, OPEN_TABLE):
+                break
+        return LINE_END.split(end[-CONTEXT:])[-1]
 
     def braces(self, mark: str, before: str, after: str) -> None:
         """Open or close as many templates as there are pairs.
@@ -73,13 +99,13 @@ class _Stack:
             for _ in range(len(mark) // 2):
                 self.open(OPEN_TEMPLATE)
             return
-        for _ in range(len(mark) // 2):
-            self.close(OPEN_TEMPLATE)
-        if odd and after == "-":
+        for left in reversed(range(len(mark) // 2)):
+            self.close(OPEN_TEMPLATE, "}}" if left else after)
+        if odd and after[:1] == "-":
             self.parts.append("}")
 
 
-def expand(text: str) -> tuple[str, int]:
+def expand(text: str, title: str = "") -> tuple[str, int]:
     """Replace templates by the text they show, and cut out tables.
 
     What is never closed costs the rest of its line (a template) or of its block (a table: up to a
@@ -88,7 +114,7 @@ def expand(text: str) -> tuple[str, int]:
     Returns:
         (text, characters of the tables that were cut out).
     """
-    stack = _Stack()
+    stack = _Stack(title)
     position = 0
     for match in MARKS.finditer(text):
         start, end = match.span()
@@ -96,7 +122,7 @@ def expand(text: str) -> tuple[str, int]:
         position = end
         mark = match[0]
         if mark[:2] in BRACES:
-            stack.braces(mark, before=text[start - 1 : start], after=text[end : end + 1])
+            stack.braces(mark, before=text[start - 1 : start], after=text[end : end + BEHIND])
         elif not _begins_line(text, start):
             stack.parts.append(mark)
         elif mark == "{|":

@@ -349,3 +349,14 @@ def test_the_address_is_no_part_of_a_unit(tmp_path: Path) -> None:
         for host in ("x", "y")
     )
     assert extract_step(config()).binding(one[0]) == extract_step(config()).binding(other[0])
+
+
+def test_a_page_that_is_mostly_a_list_is_counted_and_dropped() -> None:
+    items = "".join(f"* [[Fluss {number}]], im Norden\n" for number in range(40))
+    title = "Liste der Flüsse"
+    listed = RawPage("", 0, f"{GERMAN}\n{items}".encode(), "wikitext", title=title)
+    told = RawPage("", 0, f"{GERMAN}\n".encode() * 40, "wikitext", title=title)
+    shard, count = Shard("s", "s", "wikipedia", "wikipedia"), Counter[str]()
+    [found] = documents_of([listed, told], shard, READING, count)
+    assert found.text.count(GERMAN) == 40
+    assert count == {"pages": 2, "dropped.list_page": 1}

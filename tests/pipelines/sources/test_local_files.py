@@ -19,7 +19,6 @@ from pipelines.core.config import ConfigError
 from pipelines.core.manifest import Counters
 from pipelines.core.records import Shard
 from pipelines.sources.base import RawPage
-from pipelines.sources.fetch import FetchError
 from pipelines.sources.file_formats import format_by_content, format_by_name, open_bytes
 from pipelines.sources.local_copy import local_copy
 from pipelines.sources.local_files import LocalFiles
@@ -146,30 +145,29 @@ def test_a_line_without_end_is_never_held(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
     path.write_bytes(b'{"text": "' + b"x" * 5_000_000 + b'"}\n{"text": "after"}\n')
     counters: Counters = Counter()
-    assert texts(pages_of(path, counters, max_page_bytes=1000)) == ["after"]
+    notes: list[str] = []
+    assert texts(pages_of(path, counters, notes, max_page_bytes=1000)) == ["after"]
     assert counters == {"records": 2, "dropped.page_too_large": 1}
+    assert notes == [f"{path}, line 1: more than 1002000 bytes"]
+
+
+def test_a_text_that_is_larger_than_a_page_may_be_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps({"text": "ä" * n}) + "\n" for n in (51, 50)))
+    counters: Counters = Counter()
+    notes: list[str] = []
+    assert texts(pages_of(path, counters, notes, max_page_bytes=100)) == ["ä" * 50]
+    assert counters == {"records": 2, "dropped.page_too_large": 1}
+    assert notes == [f"{path}, line 1: a text of 102 bytes, more than 100"]
 
 
 def test_rows_of_parquet(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    table = pa.table({"text": ["eins", None, "drei" * 100, "vier"], "n": [1, 2, 3, 4]})
-    pq.write_table(table, path, row_group_size=2)
+    pq.write_table(pa.table({"body": ["eins", None], "link": ["http://x.test/", ""]}), path)
     counters: Counters = Counter()
-    notes: list[str] = []
-    pages = pages_of(path, counters, notes, max_page_bytes=100)
-    assert [(page.offset, page.content) for page in pages] == [(0, b"eins"), (3, b"vier")]
-    assert counters == {"records": 4, "dropped.bad_line": 1, "dropped.page_too_large": 1}
-    assert "line 2" in notes[0] and "NoneType" in notes[0]
-
-
-def test_parquet_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"body": ["x"], "n": [1]}), path)
-    with pytest.raises(FetchError, match=r"a\.parquet.*no column 'text'; its columns: body, n"):
-        pages_of(path)
-    path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(FetchError, match=r"a\.parquet.*not a whole Parquet file"):
-        pages_of(path)
+    [page] = pages_of(path, counters, text_column="body", url_column="link")
+    assert (page.offset, page.content, page.url) == (0, b"eins", "http://x.test/")
+    assert counters == {"records": 2, "dropped.bad_row": 1}
 
 
 def test_a_text_or_html_file_is_one_page(tmp_path: Path) -> None:

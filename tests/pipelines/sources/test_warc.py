@@ -81,7 +81,7 @@ def test_records_go_by_their_type(tmp_path: Path) -> None:
         record("request", b"GET / HTTP/1.1\r\n\r\n", Content_Type="application/http"),
         record("metadata", HTML, Content_Type="text/html"),
         record("revisit", block, Content_Type="application/http; msgtype=response"),
-        record("conversion", HTML, Content_Type="text/html"),
+        record("conversion", b"a text", Content_Type="text/plain"),
         record("continuation", HTML, WARC_Segment_Number="2"),
         record("resource", HTML, Content_Type="text/html; charset=gbk"),
         record("resource", b"png", Content_Type="image/png"),
@@ -89,9 +89,10 @@ def test_records_go_by_their_type(tmp_path: Path) -> None:
         record("RESPONSE", block, Content_Type="application/http"),
     ]
     found = read_warc(tmp_path / "a", members(*records))
-    assert [(page.content, page.charset) for page in found.pages] == [
-        (HTML, "gbk"),
-        (HTML, "koi8-r"),
+    assert [(page.content, page.content_kind, page.charset) for page in found.pages] == [
+        (b"a text", "text", None),
+        (HTML, "html", "gbk"),
+        (HTML, "html", "koi8-r"),
     ]
     kinds = {k: n for k, n in found.counters.items() if k.startswith("records.")}
     once = ("warcinfo", "request", "metadata", "revisit", "conversion", "continuation")
@@ -184,7 +185,11 @@ def test_digests_of_resources_and_texts_are_checked(tmp_path: Path) -> None:
         tmp_path / "a",
         members(record("resource", HTML, Content_Type="text/html", WARC_Payload_Digest=wrong)),
     )
-    assert found.dropped == {"wrong_digest": 1} and len(found.notes) == 1
+    assert found.dropped == {"wrong_digest": 1}
+    assert found.notes == [
+        "a: record at 0 is not what its digest says",
+        "a: no page in it: 1 resource",
+    ]
     texts = [
         record("conversion", b"text", WARC_Block_Digest=base32("sha1", b"text")),
         record("conversion", b"text", WARC_Block_Digest=wrong),

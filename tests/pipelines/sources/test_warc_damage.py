@@ -31,6 +31,7 @@ MEMBERS = [members(one) for one in RECORDS]
 
 @pytest.mark.parametrize("cut", [30, 4])
 def test_a_cut_tail_is_counted_and_never_a_document(tmp_path: Path, cut: int) -> None:
+    """Case C01."""
     found = read_wet(tmp_path / "a.wet.gz", b"".join(MEMBERS)[:-cut])
     assert found.contents == BODIES[:2]
     assert found.dropped == {"truncated_record": 1}
@@ -113,6 +114,7 @@ def test_offsets_are_those_of_the_unpacked_archive(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_length_is_counted_in_bytes_and_fields_go_by_name(tmp_path: Path, packed: bool) -> None:
+    """Case C03."""
     text = "naïve café 東京"
     assert (len(text), len(text.encode())) == (13, 19)
     content = [wet_record(text.encode(), "http://x.test/q?t=a: b"), wet_record(b"beta text")]
@@ -127,6 +129,7 @@ def test_length_is_counted_in_bytes_and_fields_go_by_name(tmp_path: Path, packed
 def test_a_wrong_length_is_flagged_and_the_next_record_survives(
     tmp_path: Path, packed: bool, length: int
 ) -> None:
+    """Case C03, with a wrong length."""
     content = [wet_record("naïve café 東京".encode(), length=length), wet_record(b"beta text" * 30)]
     found = read_wet(tmp_path / "a", members(*content) if packed else b"".join(content))
     assert found.contents[-1] == b"beta text" * 30
@@ -208,15 +211,6 @@ def test_an_archive_packed_as_one_large_member_is_no_bomb(tmp_path: Path) -> Non
     assert found.dropped["damaged_member"] == 1 and found.counters["bytes_lost"] == len(whole)
 
 
-def test_a_record_larger_than_the_limit_is_passed_over_in_a_plain_file(tmp_path: Path) -> None:
-    content = RECORDS[0] + wet_record(b"x" * 3_000_000) + RECORDS[1]
-    found = read_wet(tmp_path / "a", content, max_member_bytes=1_000_000)
-    assert found.contents == BODIES[:2] and found.dropped == {"record_too_large": 1}
-    cut = content[: len(RECORDS[0]) + 500_000]
-    found = read_wet(tmp_path / "a", cut, max_member_bytes=1_000_000)
-    assert found.contents == BODIES[:1] and found.dropped == {"truncated_record": 1}
-
-
 @pytest.mark.parametrize("packing", ["members", "one member", "plain", "zstd"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, packing: str) -> None:
     peaks = []
@@ -238,7 +232,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, packing: str) -> Non
 
 def test_junk_between_records_is_counted(tmp_path: Path) -> None:
     found = read_wet(tmp_path / "a", RECORDS[0] + b"junk\r\n" * 20 + RECORDS[1])
-    assert found.contents == BODIES[:1] + BODIES[1:2] or found.dropped
+    assert found.contents == BODIES[:2] and found.dropped == {"not_a_record": 1}
     assert found.counters["bytes_skipped"] == len(b"junk\r\n" * 20) - 2
 
 
@@ -287,14 +281,3 @@ def test_other_packings_are_read_and_their_damage_is_counted(tmp_path: Path, pac
 def test_other_formats_are_refused_by_name(tmp_path: Path, content: bytes, what: str) -> None:
     with pytest.raises(UnsupportedArchive, match=f"crawl.warc.gz: .*{what}"):
         read_warc(tmp_path / "crawl.warc.gz", content)
-
-
-def test_bytes_without_a_record_are_counted(tmp_path: Path) -> None:
-    found = read_warc(tmp_path / "a", gzip.compress(b"<html>come back later</html>"))
-    assert found.dropped == {"not_a_record": 1} and found.counters["bytes_skipped"] == 28
-    assert "no WARC record in the 28 bytes" in found.notes[0]
-
-
-def test_an_empty_file_is_noted(tmp_path: Path) -> None:
-    found = read_wet(tmp_path / "a", b"")
-    assert found.pages == [] and "empty" in found.notes[0]

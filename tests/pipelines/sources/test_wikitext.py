@@ -73,7 +73,10 @@ GERMAN = frozenset({"datei", "kategorie"})
         # Templates
         ("{{Info|a={{b|{{c}}}}\n|d=e}}Text {{lang|fr|mot}}.", ["Text mot."]),
         ("{{lang-ru|мир}}; {{lang|de|[[Haus|Häuser]]}}; {{nowrap|1=a=b}}", ["мир; Häuser; a=b"]),
-        ("{{Convert|5|to|7|km|mi}}, {{cvt|3|km|0}}, {{unité|3797|m}}", ["5 to 7 km, 3 km, 3797 m"]),
+        (
+            "{{Convert|5|to|7|km|mi}}, {{cvt|3|km|0}}, {{unité|3797|m}}",
+            ["5 to 7 km, 3 km, 3 797 m"],
+        ),
         ("im {{s|XII}}, {{XIe siècle}}, {{séc|XII}}", ["im XIIe siècle, XIe siècle, século XII"]),
         ("{{frac|3|1|2}} {{ill|A|de|B}} {{нп5|a|b|de|c}} {{circa|1900}}", ["3 1/2 A b c. 1900"]),
         (
@@ -89,7 +92,7 @@ GERMAN = frozenset({"datei", "kategorie"})
         ("Roma (AFI: {{IPA|x}}; in latino: Roma)", ["Roma (in latino: Roma)"]),
         ("东京（{{IPA|x}}，{{y}}）是城市", ["东京是城市"]),
         # Tags
-        ("<nowiki>[[roh]]</nowiki> und <math>x^2</math> mehr", ["roh und mehr"]),
+        ("<nowiki>[[roh]]</nowiki> und <math>x^2</math> mehr", ["roh und x² mehr"]),
         ("<nowiki>* kein ''Punkt''</nowiki>", ["* kein Punkt"]),
         ("mit <math>n = 3</math> und <code>ls</code><code>a\nb</code>", ["mit n = 3 und ls"]),
         ("H<sub>2</sub>O, 10<sup>−3</sup> m<sup>2</sup>, Na<sup>+</sup>", ["H2O, 10⁻³ m², Na⁺"]),
@@ -231,6 +234,9 @@ HARD = (
     "{{", "}}", "[[", "]]", "<ref>", '<ref name="', "<!--", "{|\n", "|}\n", "[http://a ", "'''",
     "<a ", "<nowiki>", "-{", "}-", "-{zh-hans:", "[[a|", "{{lang|fr|", "[[File:a.jpg|", "__A",
     "==\n", "=a=\n", "&amp;", "(", ",", "<table>", "[[a:b]] ", "{{a|[[b|", "; ", "-{A;B=>", "{{{",
+    "{{bio|nome=", "<math>", "a {{ewz}} ", "({{ewz|x}} ", "a {{foo|bar}} baz ", "[a|b]]", "[[a|b] ",
+    "''{{x}}''", "{{val|1|", "{|\n|a. b\n|}\n", "{{ewz}}. A", "<math>\\frac{",
+    "a <math>\\x</math> b. ",
 )  # fmt: skip
 NESTED = (
     ("{{lang|fr|", "}}"),

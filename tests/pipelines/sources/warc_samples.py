@@ -65,6 +65,15 @@ class Reading:
         }
 
 
+NO_PAGES = ("warcinfo", "request", "metadata", "revisit", "continuation", "unknown")
+
+
+def met_and_told(found: Reading) -> tuple[int, int]:
+    """(records that were met, those that the counters account for)."""
+    others = sum(found.counters[f"records.{kind}"] for kind in NO_PAGES)
+    return found.counters["records"], len(found.pages) + sum(found.dropped.values()) + others
+
+
 Reader = Callable[..., Iterator[RawPage]]
 
 

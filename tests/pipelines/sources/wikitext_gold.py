@@ -87,7 +87,7 @@ A.jpg|Le moulin
 {{Portail|France}}
 [[Catégorie:Commune]]
 """,
-        """Valtour est une commune de 3797 habitants, citée dès le XIIe siècle. L'Vallis turris des moines
+        """Valtour est une commune de 3 797 habitants, citée dès le XIIe siècle. L'Vallis turris des moines
 a donné son nom à l'église. Le 12 mai 1843, un incendie parti du moulin détruit la ville ; 86 maisons
 brûlent.""",
     ),
