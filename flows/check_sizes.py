@@ -62,7 +62,7 @@ def size_on_server(shard: Shard) -> int | None:
     Raises:
         ConfigError: the server lists it and does not give it.
     """
-    from pipelines.sources.fetch import FetchError, file_info
+    from pipelines.sources.fetching.fetch import FetchError, file_info
 
     try:
         return file_info(shard.url).size

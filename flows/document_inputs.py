@@ -12,13 +12,16 @@ from pipelines.config import LocalFilesSource
 from pipelines.core.config import ConfigError
 from pipelines.core.records import Shard
 from pipelines.core.store import local_file
-from pipelines.sources.fetch import FetchError, fetch, file_info
+from pipelines.sources.fetching.fetch import FetchError, fetch, file_info, own_budget
+from pipelines.sources.fetching.local_copy import local_path
+from pipelines.sources.fetching.politeness import Politeness
 from pipelines.sources.file_formats import format_by_content, format_by_name
-from pipelines.sources.local_copy import local_path
 from pipelines.sources.local_files import READERS, LocalFiles
 
 STANDARD_INPUT = "-"
 STANDARD_INPUT_NAME = "standard input"
+TRIES = 3
+"""Tries for one address: a person waits, who can try again."""
 HEAD_BYTES = 2**20
 """A bz2 file shows nothing of itself before its first block, of at most 900,000 bytes."""
 
@@ -48,7 +51,8 @@ def list_inputs(inputs: Sequence[str], folder: Path) -> list[Shard]:
     shards: dict[str, Shard] = {}
     for source in dict.fromkeys(inputs):
         try:
-            found = [_standard_input(folder)] if source == STANDARD_INPUT else _listed(source)
+            with own_budget(Politeness(tries=TRIES)):
+                found = [_standard_input(folder)] if source == STANDARD_INPUT else _listed(source)
         except (ConfigError, FetchError) as error:
             raise UnreadableInput(str(error)) from error
         for shard in found:

@@ -27,7 +27,7 @@ from pipelines.core.shards import StageFailed, Unit
 from pipelines.core.stages import StageRun
 from pipelines.extract.stage import extract_shard, extract_step, extract_units
 from pipelines.run_stage import STAGES
-from pipelines.sources.fetch import FetchError
+from pipelines.sources.fetching.fetch import FetchError
 
 SECONDS_BETWEEN = 1.0
 
@@ -36,11 +36,13 @@ DAMAGE = frozenset(
         "bytes_lost",
         "dropped.bad_line",
         "dropped.bad_row",
+        "dropped.bomb",
         "dropped.broken_page",
         "dropped.cut_page",
         "dropped.damaged_member",
         "dropped.damaged_stream",
         "dropped.not_a_record",
+        "dropped.record_too_large",
         "dropped.truncated_file",
         "dropped.truncated_record",
         "dropped.wrong_length",

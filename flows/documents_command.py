@@ -28,7 +28,7 @@ from flows.document_files import (
     document_file,
     format_of,
 )
-from flows.document_inputs import UnreadableInput, list_inputs, section_of
+from flows.document_inputs import TRIES, UnreadableInput, list_inputs, section_of
 from flows.document_order import Dropped, InOrder
 from flows.document_stages import Extraction, damage_of, run_stages, shown_live
 from flows.document_stats import Stats, drops_of, show_stats
@@ -128,6 +128,8 @@ def _configuration(
     spoken_of = {parse_setting(line)[0].split(".")[0] for line in settings}
     if file is not None:
         spoken_of |= {*read_toml(file)}
+    if "fetching" not in spoken_of:
+        changes["fetching"] = config.fetching.model_copy(update={"tries": TRIES})
     if config.perplexity.enabled and "perplexity" not in spoken_of:
         changes["perplexity"] = config.perplexity.model_copy(update={"enabled": False})
         notes.append("perplexity is off here; turn it on with --set perplexity.enabled=true")

@@ -22,10 +22,10 @@ from pipelines.core.store import local_file
 from pipelines.extract.documents import Reading, documents_of
 from pipelines.identify_language import score_histogram
 from pipelines.sources import SOURCES
-from pipelines.sources.damage import whole_records
-from pipelines.sources.fetch import FetchError
-from pipelines.sources.local_copy import local_copy
-from pipelines.sources.politeness import Budget, Politeness, SharedBudget
+from pipelines.sources.archives.damage import whole_records
+from pipelines.sources.fetching.fetch import FetchError
+from pipelines.sources.fetching.local_copy import local_copy
+from pipelines.sources.fetching.politeness import Budget, Politeness, SharedBudget
 
 VERSION = 3
 ROWS_PER_BATCH = 256

@@ -9,7 +9,7 @@ from pipelines.core.config import ConfigError
 from pipelines.core.records import Shard
 from pipelines.sources.base import Source, base_url
 from pipelines.sources.common_crawl import CommonCrawl
-from pipelines.sources.fetch import FetchError
+from pipelines.sources.fetching.fetch import FetchError
 from pipelines.sources.hugging_face import HuggingFace
 from pipelines.sources.local_files import LocalFiles
 from pipelines.sources.wikipedia import Wikipedia

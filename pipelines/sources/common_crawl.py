@@ -16,10 +16,10 @@ from pipelines.core.config import ConfigError
 from pipelines.core.hashing import stable_uint64
 from pipelines.core.manifest import Counters
 from pipelines.core.records import Shard
+from pipelines.sources.archives.warc_records import MAX_MEMBER_BYTES
 from pipelines.sources.base import RawPage
-from pipelines.sources.fetch import read_url
+from pipelines.sources.fetching.fetch import read_url
 from pipelines.sources.warc import read_warc_pages, read_wet_pages
-from pipelines.sources.warc_records import MAX_MEMBER_BYTES
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_LIST_BYTES = 2**28

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from pipelines.sources.packed_streams import STEP_BYTES, UNPACKERS, PackedFile
+from pipelines.sources.archives.packed_streams import STEP_BYTES, UNPACKERS, PackedFile
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bz2", ".lz4": "lz4"}
 ENDINGS = {

@@ -15,7 +15,7 @@ from pipelines.core.hashing import digest
 from pipelines.core.manifest import Counters
 from pipelines.core.records import Shard
 from pipelines.sources.base import MAX_MEMBER_BYTES, RawPage
-from pipelines.sources.fetch import FetchError
+from pipelines.sources.fetching.fetch import FetchError
 from pipelines.sources.rows import BadLines, Columns, page_of_row
 
 

@@ -20,13 +20,13 @@ from pipelines.core.hashing import digest
 from pipelines.core.manifest import Counters
 from pipelines.core.records import Shard
 from pipelines.sources.base import MAX_MEMBER_BYTES, RawPage
-from pipelines.sources.fetch import file_info
+from pipelines.sources.fetching.fetch import file_info
+from pipelines.sources.fetching.http_transfer import is_http
+from pipelines.sources.fetching.local_copy import local_path, what_it_is
+from pipelines.sources.fetching.transfer import storable
 from pipelines.sources.file_formats import format_by_content, format_by_name
-from pipelines.sources.http_transfer import is_http
-from pipelines.sources.local_copy import local_path, what_it_is
 from pipelines.sources.parquet_rows import read_parquet_rows
 from pipelines.sources.rows import Columns, read_jsonl_rows, read_whole
-from pipelines.sources.transfer import storable
 from pipelines.sources.warc import read_warc_pages
 from pipelines.sources.wikipedia import Wikipedia
 

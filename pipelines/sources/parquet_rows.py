@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from pipelines.core.manifest import Counters
 from pipelines.sources.base import RawPage
-from pipelines.sources.fetch import FetchError
+from pipelines.sources.fetching.fetch import FetchError
 from pipelines.sources.rows import BadLines, Columns, page_of_row
 
 MAX_BATCH_ROWS = 256

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from pipelines.core.manifest import Counters
+from pipelines.sources.archives.damage import FileNotes
 from pipelines.sources.base import RawPage, replace_surrogates
-from pipelines.sources.damage import FileNotes
 from pipelines.sources.file_formats import BOM, DAMAGE, lost_bytes, open_bytes
 
 NOTES_PER_FILE = 10

@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pipelines.core.manifest import Counters
-from pipelines.sources.base import RawPage
-from pipelines.sources.damage import FileNotes
-from pipelines.sources.digests import matches
-from pipelines.sources.http_body import (
+from pipelines.sources.archives.damage import FileNotes
+from pipelines.sources.archives.digests import matches
+from pipelines.sources.archives.http_body import (
     BadBody,
     Body,
     BodyTooLarge,
@@ -33,8 +32,9 @@ from pipelines.sources.http_body import (
     parse_response,
     remove_chunks,
 )
-from pipelines.sources.warc_record import Record
-from pipelines.sources.warc_records import MAX_MEMBER_BYTES, read_records
+from pipelines.sources.archives.warc_record import Record
+from pipelines.sources.archives.warc_records import MAX_MEMBER_BYTES, read_records
+from pipelines.sources.base import RawPage
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 HTML_STARTS = (b"<!doctype html", b"<html")

@@ -23,10 +23,10 @@ from pipelines.sources.dump_pages import (
     parse_site,
     read_blocks,
 )
-from pipelines.sources.mediawiki_names import REDIRECT
 from pipelines.sources.multistream import MAX_MEMBER_BYTES, DumpFile
 from pipelines.sources.wikipedia_listing import list_wiki
 from pipelines.sources.wikitext import is_disambiguation
+from pipelines.sources.wikitext.mediawiki_names import REDIRECT
 
 URL_SAFE = ";@$!*(),/~:'"
 """What MediaWiki leaves as it is in a page's address."""

@@ -22,7 +22,7 @@ from pipelines.config import WikipediaSource
 from pipelines.core.config import ConfigError
 from pipelines.core.records import Shard
 from pipelines.sources.dump_pages import Site, parse_site, read_blocks
-from pipelines.sources.fetch import FetchError, fetch, file_info, read_url
+from pipelines.sources.fetching.fetch import FetchError, fetch, file_info, read_url
 from pipelines.sources.multistream import DumpFile
 
 JOBS = ("articlesmultistreamdump", "articlesdump")

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core.records import Shard
-from pipelines.sources.mediawiki_names import HIDDEN
 from pipelines.sources.wikipedia import Wikipedia
 from pipelines.sources.wikitext import to_paragraphs
+from pipelines.sources.wikitext.mediawiki_names import HIDDEN
 from tests.benchmarks.machine import Skipped
 from tests.pipelines.sources.wikitext_gold import GOLD
 

@@ -17,7 +17,7 @@ from pipelines.core.manifest import Counters
 from pipelines.core.records import Shard
 from pipelines.sources import SAMPLE_MIRROR_VARIABLE, SOURCES, list_shards
 from pipelines.sources.base import RawPage
-from pipelines.sources.local_copy import local_copy
+from pipelines.sources.fetching.local_copy import local_copy
 from pipelines.sources.sample_mirror import mirror_folder, serve
 
 ROWS = [{"text": f"Row {n} has a text.", "url": f"https://x.test/{n}"} for n in range(200)]

@@ -22,7 +22,7 @@ from pipelines.extract.documents import Reading, document_id, documents_of
 from pipelines.extract.stage import batches, check_listed, extract_step, extract_units
 from pipelines.sources import SAMPLE_MIRROR_VARIABLE, SOURCES, list_shards
 from pipelines.sources.base import RawPage
-from pipelines.sources.fetch import FetchError
+from pipelines.sources.fetching.fetch import FetchError
 from pipelines.sources.sample_catalogues import read_pages
 from pipelines.sources.sample_mirror import mirror_folder, serve
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.sources.fetch import FetchError, fetch, file_info, read_url
-from pipelines.sources.politeness import Politeness
+from pipelines.sources.fetching.fetch import FetchError, fetch, file_info, own_budget, read_url
+from pipelines.sources.fetching.politeness import Politeness
 from tests.pipelines.sources.web_server import Answer, Clock, Request, serve, with_ranges
 
 GOOD = gzip.compress(random.Random(1).randbytes(200_000), mtime=0)
@@ -299,3 +299,12 @@ def test_pauses_depend_on_the_url_alone(clock: Clock, tmp_path: Path) -> None:
 
     one, other = "http://127.0.0.1:9/a.gz", "http://127.0.0.1:9/b.gz"
     assert pauses(one) == pauses(one) != pauses(other)
+
+
+def test_who_is_part_of_no_job_may_be_less_patient(tmp_path: Path) -> None:
+    address = "http://127.0.0.1:9/x.txt"  # the discard port: nobody answers there
+    with own_budget(Politeness(tries=2, first_pause_seconds=0.01)):
+        with pytest.raises(FetchError, match=r"\(after 2 tries\)"):
+            fetch(address, tmp_path / "x")
+        with pytest.raises(FetchError, match=r"\(after 1 try\)"):
+            fetch(address, tmp_path / "x", Politeness(tries=1))

@@ -12,9 +12,9 @@ import s3fs
 
 from pipelines.config import CommonCrawlSource
 from pipelines.sources.common_crawl import CommonCrawl
-from pipelines.sources.fetch import FetchError, fetch, file_info
-from pipelines.sources.politeness import Politeness
-from pipelines.sources.storage_transfer import status_of
+from pipelines.sources.fetching.fetch import FetchError, fetch, file_info
+from pipelines.sources.fetching.politeness import Politeness
+from pipelines.sources.fetching.storage_transfer import status_of
 from pipelines.sources.warc import read_wet_pages
 from tests.object_store import s3_server
 from tests.pipelines.sources.warc_samples import members, read, wet_record
@@ -41,7 +41,7 @@ def bucket(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> s3fs
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("pipelines.sources.fetch.time.sleep", clock.sleep)
+    monkeypatch.setattr("pipelines.sources.fetching.fetch.time.sleep", clock.sleep)
     return clock
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pipelines.config.sources import FetchingSection
-from pipelines.sources import http_watch
-from pipelines.sources.fetch import FetchError, fetch, file_info
-from pipelines.sources.politeness import Politeness, SharedBudget, wait_for_slot
-from pipelines.sources.transfer import seconds_of, storable
+from pipelines.sources.fetching import http_watch
+from pipelines.sources.fetching.fetch import FetchError, fetch, file_info
+from pipelines.sources.fetching.politeness import Politeness, SharedBudget, wait_for_slot
+from pipelines.sources.fetching.transfer import seconds_of, storable
 from tests.pipelines.sources.web_server import Answer, Clock, Request, serve
 
 Script = Callable[[Callable[[bytes], object], int], None]

@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.sources.http_body import (
+from pipelines.sources.archives.http_body import (
     BadBody,
     BodyTooLarge,
     HttpResponse,

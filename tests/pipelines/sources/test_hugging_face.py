@@ -16,7 +16,7 @@ from pipelines.core.config import ConfigError
 from pipelines.core.manifest import Counters
 from pipelines.core.records import Shard
 from pipelines.sources.base import RawPage
-from pipelines.sources.fetch import FetchError
+from pipelines.sources.fetching.fetch import FetchError
 from pipelines.sources.hugging_face import HuggingFace
 
 

@@ -19,8 +19,8 @@ from pipelines.core.config import ConfigError
 from pipelines.core.manifest import Counters
 from pipelines.core.records import Shard
 from pipelines.sources.base import RawPage
+from pipelines.sources.fetching.local_copy import local_copy
 from pipelines.sources.file_formats import format_by_content, format_by_name, open_bytes
-from pipelines.sources.local_copy import local_copy
 from pipelines.sources.local_files import LocalFiles
 
 ROWS = [{"text": f"Zeile {n} ist da."} for n in range(50)]

@@ -14,8 +14,8 @@ import pytest
 from pipelines.config import LocalFilesSource
 from pipelines.core.config import ConfigError
 from pipelines.core.records import Shard
-from pipelines.sources.fetch import FetchError
-from pipelines.sources.local_copy import local_copy, local_path
+from pipelines.sources.fetching.fetch import FetchError
+from pipelines.sources.fetching.local_copy import local_copy, local_path
 from pipelines.sources.local_files import LocalFiles
 
 

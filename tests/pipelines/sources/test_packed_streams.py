@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.core.manifest import Counters
+from pipelines.sources.archives.packed_streams import DamagedFile
 from pipelines.sources.file_formats import open_bytes
-from pipelines.sources.packed_streams import DamagedFile
 from pipelines.sources.rows import Columns, read_jsonl_rows, read_whole
 
 Pack = Callable[[bytes], bytes]

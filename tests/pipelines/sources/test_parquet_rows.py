@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.core.manifest import Counters
 from pipelines.sources.base import RawPage
-from pipelines.sources.fetch import FetchError
+from pipelines.sources.fetching.fetch import FetchError
 from pipelines.sources.parquet_rows import read_parquet_rows
 from pipelines.sources.rows import Columns
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from pipelines.config.sources import FetchingSection
-from pipelines.sources.fetch import fetch
-from pipelines.sources.politeness import Politeness, SharedBudget, wait_for_slot
+from pipelines.sources.fetching.fetch import fetch
+from pipelines.sources.fetching.politeness import Politeness, SharedBudget, wait_for_slot
 from tests.pipelines.sources.web_server import Answer, Clock, Request, serve
 
 HOST = "data.example.org"
@@ -60,7 +60,7 @@ def test_many_threads_keep_to_one_rate(clock: Clock) -> None:
 WORKER = """
 import sys
 from multiprocessing.managers import BaseManager
-from pipelines.sources.politeness import SharedBudget
+from pipelines.sources.fetching.politeness import SharedBudget
 BaseManager.register("job")
 manager = BaseManager(address=sys.argv[1], authkey=b"tests")
 manager.connect()

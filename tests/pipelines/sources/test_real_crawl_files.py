@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from pipelines.sources.archives import UnsupportedArchive
+from pipelines.sources.archives.containers import UnsupportedArchive
+from pipelines.sources.archives.warc_records import read_records
 from pipelines.sources.warc import read_warc_pages, read_wet_pages
-from pipelines.sources.warc_records import read_records
 from tests.pipelines.sources.warc_samples import met_and_told, read
 
 LINES = (Path(__file__).parent / "edge_files.txt").read_text().splitlines()

@@ -10,7 +10,7 @@ from pathlib import Path
 import brotli
 import pytest
 
-from pipelines.sources.digests import matches
+from pipelines.sources.archives.digests import matches
 from tests.pipelines.sources.warc_samples import (
     HEAD,
     HTML,

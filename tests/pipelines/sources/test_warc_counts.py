@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipelines.sources.warc_records import read_records
+from pipelines.sources.archives.warc_records import read_records
 from tests.pipelines.sources.warc_samples import (
     HEAD,
     HTML,

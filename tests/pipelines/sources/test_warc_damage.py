@@ -14,7 +14,7 @@ from fastwarc.stream_io import Lz4Writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.sources.archives import UnsupportedArchive
+from pipelines.sources.archives.containers import UnsupportedArchive
 from pipelines.sources.warc import read_wet_pages
 from tests.pipelines.sources.warc_samples import (
     members,

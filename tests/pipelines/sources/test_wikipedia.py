@@ -16,7 +16,7 @@ from pipelines.core.config import ConfigError
 from pipelines.core.manifest import Counters
 from pipelines.core.records import Shard
 from pipelines.sources.base import RawPage
-from pipelines.sources.fetch import fetch
+from pipelines.sources.fetching.fetch import fetch
 from pipelines.sources.wikipedia import Wikipedia
 from pipelines.sources.wikipedia_listing import cut_ranges, database_of
 from tests.pipelines.sources.dump_files import FOOT, HEAD, multistream, page

@@ -25,8 +25,8 @@ from pipelines.sources.wikitext import (
     to_paragraphs,
     to_sections,
 )
-from pipelines.sources.wikitext_lines import remove_apostrophes, tidy
-from pipelines.sources.wikitext_templates import convert_variants
+from pipelines.sources.wikitext.lines import remove_apostrophes, tidy
+from pipelines.sources.wikitext.templates import convert_variants
 from tests.pipelines.sources.wikitext_gold import GOLD
 
 GERMAN = frozenset({"datei", "kategorie"})

@@ -16,7 +16,7 @@ import brotli
 import zstandard
 from isal import isal_zlib
 
-from pipelines.sources.gzip_members import GZIP_ERRORS
+from pipelines.sources.archives.gzip_members import GZIP_ERRORS
 
 STATUS_LINE = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})(?:[ \t][^\r\n]*)?(?:\r?\n|\Z)")
 HEADERS_END = re.compile(rb"\r?\n\r?\n")

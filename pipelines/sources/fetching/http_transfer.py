@@ -11,9 +11,15 @@ import urllib.parse
 import urllib.request
 from typing import IO, Any
 
-from pipelines.sources import http_watch
-from pipelines.sources.http_watch import Answer, Watchdog, WatchedHttp, WatchedHttps, WatchedRequest
-from pipelines.sources.transfer import (
+from pipelines.sources.fetching import http_watch
+from pipelines.sources.fetching.http_watch import (
+    Answer,
+    Watchdog,
+    WatchedHttp,
+    WatchedHttps,
+    WatchedRequest,
+)
+from pipelines.sources.fetching.transfer import (
     MAGIC,
     Asker,
     FileInfo,

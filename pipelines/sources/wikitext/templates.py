@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from pipelines.sources.mediawiki_names import VARIANT_CODES
-from pipelines.sources.template_arguments import EMPTY
-from pipelines.sources.template_functions import template_text
-from pipelines.sources.template_inline import inline_text
-from pipelines.sources.wikitext_tables import prose_of
+from pipelines.sources.wikitext.mediawiki_names import VARIANT_CODES
+from pipelines.sources.wikitext.tables import prose_of
+from pipelines.sources.wikitext.template_arguments import EMPTY
+from pipelines.sources.wikitext.template_functions import template_text
+from pipelines.sources.wikitext.template_inline import inline_text
 
 OPEN_TEMPLATE, OPEN_TABLE = "\x00", "\x01"
 """Stand where something was opened and perhaps is never closed; the cleaner takes them out of its

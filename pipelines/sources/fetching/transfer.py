@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.sources.politeness import REFUSALS, Budget, wait_for_slot
+from pipelines.sources.fetching.politeness import REFUSALS, Budget, wait_for_slot
 
 MAGIC = {
     ".gz": (b"\x1f\x8b",),

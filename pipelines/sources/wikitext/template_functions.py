@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from pipelines.sources.template_arguments import Arguments
-from pipelines.sources.template_biography import biography
-from pipelines.sources.template_names import (
+from pipelines.sources.wikitext.template_arguments import Arguments
+from pipelines.sources.wikitext.template_biography import biography
+from pipelines.sources.wikitext.template_names import (
     CENTURY,
     CURRENCIES,
     ELEMENTS,
@@ -24,7 +24,7 @@ from pipelines.sources.template_names import (
     TEXT_NAMES,
     WORDS,
 )
-from pipelines.sources.template_units import (
+from pipelines.sources.wikitext.template_units import (
     as_of,
     date_of,
     french_quantity,

@@ -6,10 +6,10 @@ import html
 import re
 from dataclasses import dataclass, field
 
-from pipelines.sources.mediawiki_names import APPENDIX
-from pipelines.sources.template_arguments import EMPTY, HOLE
-from pipelines.sources.wikitext_holes import without_holes
-from pipelines.sources.wikitext_links import EXTERNAL_MARK, LONE_MARK
+from pipelines.sources.wikitext.holes import without_holes
+from pipelines.sources.wikitext.links import EXTERNAL_MARK, LONE_MARK
+from pipelines.sources.wikitext.mediawiki_names import APPENDIX
+from pipelines.sources.wikitext.template_arguments import EMPTY, HOLE
 
 APOSTROPHES = re.compile(r"'{2,}")
 PARAMETER_LINE = re.compile(r"\s*(?:\||!(?:\s|[^!\n]*!!)|\{\||\|\})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipelines.sources.template_arguments import Arguments
+from pipelines.sources.wikitext.template_arguments import Arguments
 
 UNKNOWN = "…"
 LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")

@@ -8,23 +8,25 @@ goes on where it stopped when the server can prove that the file is still the sa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from pipelines.core.hashing import stable_fraction
 from pipelines.core.store import local_file
-from pipelines.sources.http_transfer import http_download, http_info, is_http
-from pipelines.sources.politeness import (
+from pipelines.sources.fetching.http_transfer import http_download, http_info, is_http
+from pipelines.sources.fetching.politeness import (
     LONG_WAIT_SECONDS,
     REFUSALS,
     Budget,
     Politeness,
     tell_wait,
 )
-from pipelines.sources.storage_transfer import storage_download, storage_info
-from pipelines.sources.transfer import (
+from pipelines.sources.fetching.storage_transfer import storage_download, storage_info
+from pipelines.sources.fetching.transfer import (
     Asker,
     FileInfo,
     Partial,
@@ -34,7 +36,7 @@ from pipelines.sources.transfer import (
     suffix_of,
 )
 
-__all__ = ["FetchError", "FileInfo", "fetch", "file_info", "read_url"]
+__all__ = ["FetchError", "FileInfo", "fetch", "file_info", "own_budget", "read_url"]
 
 PERMANENT = frozenset({400, 401, 404, 405, 410, 416})
 FORBIDDEN_TRIES = 4
@@ -42,6 +44,7 @@ FORBIDDEN_TRIES = 4
 
 OWN_BUDGET = Politeness()
 """For those who are part of no job: this process's own."""
+_own_budget: ContextVar[Budget | None] = ContextVar("own_budget", default=None)
 
 T = TypeVar("T")
 
@@ -68,6 +71,16 @@ class _Try:
     @property
     def asker(self) -> Asker:
         return Asker(self.budget, self.jitter)
+
+
+@contextmanager
+def own_budget(budget: Budget) -> Iterator[None]:
+    """Let what is part of no job follow this budget while the block runs."""
+    token = _own_budget.set(budget)
+    try:
+        yield
+    finally:
+        _own_budget.reset(token)
 
 
 def fetch(
@@ -122,7 +135,7 @@ def file_info(url: str, budget: Budget | None = None) -> FileInfo:
 
 
 def _with_tries(url: str, budget: Budget | None, action: Callable[[_Try], T]) -> T:
-    budget = OWN_BUDGET if budget is None else budget
+    budget = budget or _own_budget.get() or OWN_BUDGET
     attempt = 0
     while True:
         attempt += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipelines.sources.template_arguments import Arguments
+from pipelines.sources.wikitext.template_arguments import Arguments
 
 NUMBER = re.compile(r"[+−-]?\d[\d.,\s⁄/e−+-]*")
 JOINTS = {

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import fsspec
 
-from pipelines.sources.transfer import Asker, FileInfo, Partial, TryFailed, seconds_of
+from pipelines.sources.fetching.transfer import Asker, FileInfo, Partial, TryFailed, seconds_of
 
 S3_OPTIONS = {"config_kwargs": {"retries": {"total_max_attempts": 1}}}
 """The library's own quick retries would not know of the job's budget: it makes one try."""

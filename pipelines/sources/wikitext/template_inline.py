@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from pipelines.sources.mediawiki_names import FILE_ENDING
-from pipelines.sources.template_arguments import HOLE, Arguments
-from pipelines.sources.template_names import DATA, MONTH_OF_NOTE, SILENT
+from pipelines.sources.wikitext.mediawiki_names import FILE_ENDING
+from pipelines.sources.wikitext.template_arguments import HOLE, Arguments
+from pipelines.sources.wikitext.template_names import DATA, MONTH_OF_NOTE, SILENT
 
 GOES_ON = re.compile(r"[ \u00a0]?[^\s|{}]")
 WORD_BEFORE = re.compile(r"[\w,\])%][ \u00a0]$|\w['’]$")

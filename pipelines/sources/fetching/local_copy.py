@@ -13,10 +13,10 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from pipelines.core.store import local_file
-from pipelines.sources.fetch import FetchError, fetch
-from pipelines.sources.http_transfer import is_http
-from pipelines.sources.politeness import Budget
-from pipelines.sources.transfer import storable
+from pipelines.sources.fetching.fetch import FetchError, fetch
+from pipelines.sources.fetching.http_transfer import is_http
+from pipelines.sources.fetching.politeness import Budget
+from pipelines.sources.fetching.transfer import storable
 
 NOT_ASCII = re.compile(r"%([89A-F][0-9A-F])")
 KINDS = (

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipelines.core.manifest import Counters
-from pipelines.sources.archives import (
+from pipelines.sources.archives.containers import (
     ARC_MAGIC,
     OTHERS,
     Unpacked,
     open_packed,
     refuse_other_formats,
 )
-from pipelines.sources.damage import DamageLog, FileNotes
-from pipelines.sources.gzip_members import MAGIC as GZIP_MAGIC
-from pipelines.sources.gzip_members import GzipMembers, Member
-from pipelines.sources.warc_record import Record, parse_fields
+from pipelines.sources.archives.damage import DamageLog, FileNotes
+from pipelines.sources.archives.gzip_members import MAGIC as GZIP_MAGIC
+from pipelines.sources.archives.gzip_members import GzipMembers, Member
+from pipelines.sources.archives.warc_record import Record, parse_fields
 
 RECORD_START = re.compile(rb"[Ww][Aa][Rr][Cc]/(?:0\.1[678]|1\.[01])\r?\n")
 HEADER_STOP = re.compile(rb"\r?\n(?:(\r?\n)|(?=[Ww][Aa][Rr][Cc]/(?:0\.1[678]|1\.[01])\r?\n))")

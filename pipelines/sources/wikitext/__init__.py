@@ -19,12 +19,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.sources.mediawiki_names import DISAMBIGUATION, DISAMBIGUATION_TITLE, LIST_TITLE
-from pipelines.sources.template_arguments import EMPTY, HOLE
-from pipelines.sources.wikitext_formulas import formula_text
-from pipelines.sources.wikitext_lines import split_lines
-from pipelines.sources.wikitext_links import show_links
-from pipelines.sources.wikitext_templates import convert_variants, expand
+from pipelines.sources.wikitext.formulas import formula_text
+from pipelines.sources.wikitext.lines import split_lines
+from pipelines.sources.wikitext.links import show_links
+from pipelines.sources.wikitext.mediawiki_names import (
+    DISAMBIGUATION,
+    DISAMBIGUATION_TITLE,
+    LIST_TITLE,
+)
+from pipelines.sources.wikitext.template_arguments import EMPTY, HOLE
+from pipelines.sources.wikitext.templates import convert_variants, expand
 
 CONTROL = re.compile("[\x00-\x08\r]")
 OPEN_COMMENT = re.compile(r"<!--[^\n]*")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from pipelines.sources.template_arguments import HOLE
+from pipelines.sources.wikitext.template_arguments import HOLE
 
 BRACKET = re.compile(rf"\s?[(（][^()（）{HOLE}]*{HOLE}[^()（）]*[)）]")
 END = re.compile(

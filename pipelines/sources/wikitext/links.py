@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipelines.sources.mediawiki_names import FILE_ENDING, HIDDEN, INTERLANGUAGE, PROJECTS
+from pipelines.sources.wikitext.mediawiki_names import FILE_ENDING, HIDDEN, INTERLANGUAGE, PROJECTS
 
 OPEN_LINK = "\x02"
 """Stands where a link was opened and perhaps is never closed."""
