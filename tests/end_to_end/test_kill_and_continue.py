@@ -40,7 +40,15 @@ SETTINGS = [
     "pretraining.checkpoint_every_steps=10",
     "pretraining.log_every_steps=5",
 ]
-DATA_STAGES = ["extract", "filter", "deduplicate", "balance", "vocabulary", "pack"]
+DATA_STAGES = [
+    "extract",
+    "filter",
+    "deduplicate",
+    "perplexity",
+    "balance",
+    "vocabulary",
+    "pack",
+]
 
 
 class Driver:
