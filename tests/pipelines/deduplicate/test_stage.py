@@ -33,7 +33,7 @@ def shown(documents: Sequence[Document]) -> list[tuple[str, str, dict[str, str]]
 
 
 def dropped(record: StageRecord) -> dict[str, int]:
-    return {k: n for k, n in record.counters.items() if k.startswith("dropped.") and "/" not in k}
+    return {k: n for k, n in record.counters.items() if k.startswith("dropped") and "/" not in k}
 
 
 SHORT = ["cat", "dog", "cat", "a sentence like this", "un deux trois", "天地人", "春夏秋"]
