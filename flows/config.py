@@ -77,15 +77,25 @@ def resolve(
         raise ConfigError(
             f"preset = {preset!r}: no such preset; known: {', '.join(preset_names())}"
         )
-    tree = read_toml(PRESETS / f"{preset}.toml")
-    if file is not None:
-        tree = merge(tree, read_toml(file))
-    pairs = settings.items() if isinstance(settings, Mapping) else map(parse_setting, settings)
-    for path, value in pairs:
-        tree = set_path(tree, path, value)
+    tree = overlay(read_toml(PRESETS / f"{preset}.toml"), file, settings)
     config = validate(RunConfig, tree, origin=f"preset {preset!r}")
     here = {"store": absolute_store(config), "sources": absolute_sources(config)}
     return config.model_copy(update=here)
+
+
+def overlay(
+    tree: Mapping[str, Any], file: Path | None, settings: Sequence[str] | Mapping[str, Any]
+) -> dict[str, Any]:
+    """Lay a person's file and then single settings over a configuration's plain tree.
+
+    Raises:
+        ConfigError: the file cannot be read, or a setting names no place of the tree.
+    """
+    changed = dict(tree) if file is None else merge(tree, read_toml(file))
+    pairs = settings.items() if isinstance(settings, Mapping) else map(parse_setting, settings)
+    for path, value in pairs:
+        changed = set_path(changed, path, value)
+    return changed
 
 
 def absolute_store(config: RunConfig) -> Any:

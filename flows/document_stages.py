@@ -27,6 +27,7 @@ from pipelines.core.shards import StageFailed, Unit
 from pipelines.core.stages import StageRun
 from pipelines.extract.stage import extract_shard, extract_step, extract_units
 from pipelines.run_stage import STAGES
+from pipelines.sources.archives.damage import UNREADABLE
 from pipelines.sources.fetching.fetch import FetchError
 
 SECONDS_BETWEEN = 1.0
@@ -34,18 +35,7 @@ SECONDS_BETWEEN = 1.0
 DAMAGE = frozenset(
     {
         "bytes_lost",
-        "dropped.bad_line",
-        "dropped.bad_row",
-        "dropped.bomb",
-        "dropped.broken_page",
-        "dropped.cut_page",
-        "dropped.damaged_member",
-        "dropped.damaged_stream",
-        "dropped.not_a_record",
-        "dropped.record_too_large",
-        "dropped.truncated_file",
-        "dropped.truncated_record",
-        "dropped.wrong_length",
+        *(f"dropped.{why}" for why in (*UNREADABLE, "bad_line", "broken_page", "cut_page")),
     }
 )
 """Counters of the readers that say: not all that the file held, or should hold, could be read.

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from flows.config import RunConfig
-from pipelines.core.config import (
-    ConfigError,
-    merge,
-    parse_setting,
-    read_toml,
-    set_path,
-    validate,
-)
+from flows.config import RunConfig, overlay
+from pipelines.core.config import ConfigError, validate
 from pipelines.core.hashing import digest
 from pipelines.core.manifest import Manifest, read_manifests, read_stage
 from pipelines.core.records import Document, table_to_documents
 from pipelines.core.run_file import config_key, read_run_file
 from pipelines.core.store import Store
 from pipelines.filters import filter_units
-from pipelines.filters.derived import with_derived
+from pipelines.filters.derived import score_histograms, with_derived
 from pipelines.filters.dry_run import Drops, DryRun, what_filters_drop
 
 LANGUAGES_SHOWN = 20
@@ -66,11 +58,7 @@ def run_config(
     Raises:
         ConfigError: no such run, or a setting is wrong.
     """
-    tree = read_run_file(store, run)
-    if file is not None:
-        tree = merge(tree, read_toml(file))
-    for path, value in map(parse_setting, settings):
-        tree = set_path(tree, path, value)
+    tree = overlay(read_run_file(store, run), file, settings)
     return validate(RunConfig, tree, origin=config_key(run))
 
 
@@ -85,16 +73,11 @@ def dry_run(
     if not config.filters:
         raise ConfigError(f"run {run!r} has no [[filters]]; give some with --file or --set")
     try:
-        manifests = read_manifests(store, read_stage(store, run, "extract"))
+        record = read_stage(store, run, "extract")
+        manifests = read_manifests(store, record)
     except FileNotFoundError as error:
         raise ConfigError(f"run {run!r}, store {store.url}: {error}") from None
-    scores = [
-        json.loads(store.read_bytes(output.path))
-        for manifest in manifests
-        for output in manifest.outputs
-        if output.labels.get("part") == "scores"
-    ]
-    sections = with_derived(config.filters, scores, notes)
+    sections = with_derived(config.filters, score_histograms(store, record), notes)
     chosen = sampled(manifests, config.run.seed, sample)
     if len(chosen) < len(manifests):
         notes.append(f"{len(chosen)} of {len(manifests)} shards were read")

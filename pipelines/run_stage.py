@@ -6,7 +6,6 @@ record, plans the units of its steps, and hands them to the shard runner.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 
@@ -19,7 +18,7 @@ from pipelines.core.store import Store
 from pipelines.deduplicate import stage as deduplication
 from pipelines.extract.stage import extract_step, extract_units
 from pipelines.filters import filter_step, filter_units
-from pipelines.filters.derived import is_derived, with_derived
+from pipelines.filters.derived import is_derived, score_histograms, with_derived
 from pipelines.ngrams.stage import score_perplexity
 from pipelines.pack_sequences import pack_step, pack_units
 from pipelines.rebalance import balance_step, balance_units
@@ -38,8 +37,7 @@ def filter_documents(stage: StageRun, config: DataConfig) -> StageRecord:
     extracted = read_manifests(stage.store, record)
     notes: list[str] = []
     if any(is_derived(section) for section in config.filters):
-        scores = stage.store.read_many(o.path for o in record.outputs_of(part="scores"))
-        histograms = [json.loads(scores[key]) for key in sorted(scores)]
+        histograms = score_histograms(stage.store, record)
         filters = with_derived(config.filters, histograms, notes)
         config = config.model_copy(update={"filters": filters})
     return stage.run(filter_step(config), filter_units(extracted), notes=notes)

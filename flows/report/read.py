@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Set
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -19,15 +19,12 @@ from flows.report.tables import Balance, LossSum, Metrics, Row, Scores, Vocabula
 from flows.stages import stages_of_tree
 from pipelines.core.config import ConfigError, validate
 from pipelines.core.languages import group_of
-from pipelines.core.manifest import Manifest, Output, StageRecord, read_stage
+from pipelines.core.manifest import Manifest, Output, StageRecord, read_manifests
 from pipelines.core.run_file import config_key, read_run_file
 from pipelines.core.store import Store
 
 STAGES = tuple(stage.name for stage in stages.STAGES if stage.name != "report")
 """The stages a report tells of, in the order they run."""
-
-READERS = 16
-"""Manifests read at once: on an object store each takes a round trip."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +130,12 @@ def read_run(store: Store, run: str, stages: Iterable[str] = STAGES) -> RunView:
     section = validate(ReportSection, tree.get("report", {}), origin=config_key(run))
     run_through = {stage.name for stage in stages_of_tree(tree)}
     expected = (name for name in stages if name in run_through)
-    records = {name: _read_record(store, run, name) for name in expected}
-    present = _present(store, run)
+    own = _records(store, run)
+    records = {name: own.get(name) for name in expected}
+    present = _present(store, run, own)
     views, packages = [], dict[str, set[str]]()
     for name, record in records.items():
-        manifests = _read_manifests(store, record)
+        manifests = read_manifests(store, record) if record is not None else []
         views.append(
             Stage(
                 name,
@@ -163,40 +161,34 @@ def read_run(store: Store, run: str, stages: Iterable[str] = STAGES) -> RunView:
     )
 
 
-def _present(store: Store, run: str | None) -> set[tuple[str, str | None]]:
-    """Every output that the run's records name, those of a stage's inner steps as well, and those
-    of the runs that it is based on."""
-    found: set[tuple[str, str | None]] = set()
-    seen: set[str] = set()
-    while run is not None and run not in seen:
-        seen.add(run)
-        keys = store.sizes(f"runs/{run}/stages")
-        for content in store.read_many(key for key in keys if key.endswith(".json")).values():
-            try:
-                record = StageRecord.model_validate_json(content)
-            except ValidationError:
-                continue  # half a record names nothing
-            found.update((output.path, output.sha256) for output in record.outputs)
+def _records(store: Store, run: str) -> dict[str, StageRecord]:
+    """The records of a run's stages and of their inner steps, by name; half a record is none."""
+    keys = [key for key in store.sizes(f"runs/{run}/stages") if key.endswith(".json")]
+    found = {}
+    for key, content in store.read_many(keys).items():
         try:
-            run = read_run_file(store, run).get("deduplication", {}).get("base_run")
-        except ConfigError:
-            run = None
+            found[PurePosixPath(key).stem] = StageRecord.model_validate_json(content)
+        except ValidationError:
+            continue
     return found
 
 
-def _read_record(store: Store, run: str, name: str) -> StageRecord | None:
-    try:
-        return read_stage(store, run, name)
-    except FileNotFoundError:
-        return None
-
-
-def _read_manifests(store: Store, record: StageRecord | None) -> list[Manifest]:
-    def read(key: str) -> Manifest:
-        return Manifest.model_validate_json(store.read_bytes(key))
-
-    with ThreadPoolExecutor(READERS) as readers:
-        return list(readers.map(read, record.manifests if record is not None else ()))
+def _present(
+    store: Store, run: str, records: Mapping[str, StageRecord]
+) -> set[tuple[str, str | None]]:
+    """Every output that the records name, and those of the runs that this one is based on."""
+    found: set[tuple[str, str | None]] = set()
+    seen: set[str] = set()
+    while True:
+        seen.add(run)
+        found.update((o.path, o.sha256) for record in records.values() for o in record.outputs)
+        try:
+            base = read_run_file(store, run).get("deduplication", {}).get("base_run")
+        except ConfigError:
+            base = None
+        if base is None or base in seen:
+            return found
+        run, records = base, _records(store, base)
 
 
 def _is_outdated(manifest: Manifest, run: str, present: Set[tuple[str, str | None]]) -> bool:

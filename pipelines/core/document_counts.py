@@ -5,7 +5,7 @@ from __future__ import annotations
 from sentencex import segment
 
 from pipelines.core.manifest import Counters
-from pipelines.core.records import PARAGRAPH_BREAK, Document
+from pipelines.core.records import Document, split_paragraphs
 
 
 def count_document(document: Document, count: Counters) -> None:
@@ -19,5 +19,5 @@ def count_document(document: Document, count: Counters) -> None:
 
 def count_sentences(text: str, language: str) -> int:
     """Sentences of a text, paragraph by paragraph, by the language's own rules (sentencex)."""
-    paragraphs = (part for part in text.split(PARAGRAPH_BREAK) if part.strip())
-    return sum(len(segment(language.split("-")[0], paragraph)) for paragraph in paragraphs)
+    code = language.split("-")[0]
+    return sum(len(segment(code, paragraph)) for paragraph in split_paragraphs(text))

@@ -37,6 +37,11 @@ class Shard:
     """What the reader needs besides (for example {"format": "wet"} or {"wiki": "swwiki"})."""
 
 
+def split_paragraphs(text: str) -> list[str]:
+    """The paragraphs of a text, in order; parts between breaks that are blank are none."""
+    return [part for part in text.split(PARAGRAPH_BREAK) if part.strip()]
+
+
 @dataclass(slots=True)
 class Document:
     """One text with where it came from. `text` is as found: never lower-cased, joiners kept."""
@@ -63,7 +68,7 @@ class Document:
     @property
     def paragraphs(self) -> list[str]:
         """The paragraphs of `text`, in order, without the blank lines between them."""
-        return [part for part in self.text.split(PARAGRAPH_BREAK) if part.strip()]
+        return split_paragraphs(self.text)
 
 
 DOCUMENT_SCHEMA = pa.schema(

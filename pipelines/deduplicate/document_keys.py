@@ -12,7 +12,7 @@ import pyarrow as pa
 from pipelines.config import DeduplicationSection
 from pipelines.core.attempt import Attempt
 from pipelines.core.manifest import Counters
-from pipelines.core.records import PARAGRAPH_BREAK
+from pipelines.core.records import split_paragraphs
 from pipelines.core.shards import Unit
 from pipelines.deduplicate.minhash import (
     WordHashes,
@@ -41,11 +41,6 @@ U32 = npt.NDArray[np.uint32]
 def kind_of(records: Records) -> npt.NDArray[np.uint64]:
     """DOCUMENT, BAND or PARAGRAPH for each record."""
     return np.asarray(records["low"] >> KIND_SHIFT, dtype=np.uint64)
-
-
-def split(text: str) -> list[str]:
-    """The paragraphs of a text, as `Document.paragraphs` has them."""
-    return [part for part in text.split(PARAGRAPH_BREAK) if part.strip()]
 
 
 def preferences(keep: str, texts: Sequence[str], scores: npt.NDArray[np.float32]) -> U32:
@@ -78,7 +73,7 @@ class KeyMaker:
         preferred = preferences(self.section.keep, texts, scores)
         compared: list[tuple[int, list[str]]] = []
         for position, text in enumerate(texts):
-            paragraphs = split(text)
+            paragraphs = split_paragraphs(text)
             if not paragraphs:
                 self.counters["empty_documents"] += 1
                 continue

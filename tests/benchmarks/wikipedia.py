@@ -16,7 +16,7 @@ from typing import Any
 
 from pipelines.core.records import Shard
 from pipelines.sources.wikipedia import Wikipedia
-from pipelines.sources.wikitext import to_paragraphs
+from pipelines.sources.wikitext import to_article
 from pipelines.sources.wikitext.mediawiki_names import HIDDEN
 from tests.benchmarks.machine import Skipped
 from tests.pipelines.sources.wikitext_gold import GOLD
@@ -86,7 +86,7 @@ def _pages(data: Path) -> Pages:
 
 
 def _ours(text: str, namespaces: frozenset[str]) -> str:
-    return "\n".join(to_paragraphs(text, namespaces))
+    return "\n".join(to_article(text, namespaces).paragraphs)
 
 
 def _peer() -> Cleaner:

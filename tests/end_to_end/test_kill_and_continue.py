@@ -18,6 +18,7 @@ from flows.config import resolve, to_toml
 from pipelines.core.manifest import read_json, read_stage
 from pipelines.core.run_file import config_key
 from pipelines.core.store import Store
+from pipelines.run_stage import STAGES
 from pipelines.sources.sample_mirror import mirror_folder, serve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,15 +41,7 @@ SETTINGS = [
     "pretraining.checkpoint_every_steps=10",
     "pretraining.log_every_steps=5",
 ]
-DATA_STAGES = [
-    "extract",
-    "filter",
-    "deduplicate",
-    "perplexity",
-    "balance",
-    "vocabulary",
-    "pack",
-]
+DATA_STAGES = list(STAGES)
 
 
 class Driver:

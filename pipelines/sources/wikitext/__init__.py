@@ -106,19 +106,6 @@ def is_list_page(article: Article, title: str = "") -> bool:
     return bool(article.paragraphs) and article.running_share < least
 
 
-def to_paragraphs(wikitext: str, namespaces: frozenset[str] = frozenset()) -> list[str]:
-    """Paragraphs of running text, in order; see `to_article`."""
-    return to_article(wikitext, namespaces).paragraphs
-
-
-def to_sections(
-    wikitext: str, namespaces: frozenset[str] = frozenset()
-) -> tuple[list[str], list[tuple[int, int, str]]]:
-    """(paragraphs, sections) of a page; see `Article`."""
-    article = to_article(wikitext, namespaces)
-    return article.paragraphs, article.sections
-
-
 def to_article(wikitext: str, namespaces: frozenset[str] = frozenset(), title: str = "") -> Article:
     """Take the running text out of a page; time and memory grow linearly with its length.
 

@@ -22,12 +22,10 @@ from pipelines.sources.wikitext import (
     is_list_page,
     sections_json,
     to_article,
-    to_paragraphs,
-    to_sections,
 )
 from pipelines.sources.wikitext.lines import remove_apostrophes, tidy
 from pipelines.sources.wikitext.templates import convert_variants
-from tests.pipelines.sources.wikitext_gold import GOLD
+from tests.pipelines.sources.wikitext_gold import GOLD, to_paragraphs
 
 GERMAN = frozenset({"datei", "kategorie"})
 
@@ -171,7 +169,8 @@ def test_sections_are_kept_apart_with_the_paragraph_they_begin_at() -> None:
         "Kopf.\n== A ''b'' ==\n=== Leer ===\n=== C ===\nEins.\n\nZwei.\n== D ==\n* x\n"
         "== Einzelnachweise ==\n<references/>"
     )
-    paragraphs, sections = to_sections(text)
+    article = to_article(text)
+    paragraphs, sections = article.paragraphs, article.sections
     assert paragraphs == ["Kopf.", "Eins.", "Zwei.", "x"]
     assert sections == [(1, 2, "A b"), (1, 3, "C"), (3, 2, "D")]
     assert json.loads(sections_json(sections)) == [[1, 2, "A b"], [1, 3, "C"], [3, 2, "D"]]

@@ -12,10 +12,11 @@ from pipelines.config import ExtractionSection
 from pipelines.core.manifest import Counters
 from pipelines.extract.documents import TextExtractor
 from pipelines.sources.base import RawPage
-from pipelines.sources.wikitext import to_article, to_paragraphs
+from pipelines.sources.wikitext import to_article
 from pipelines.sources.wikitext.formulas import formula_text
 from pipelines.sources.wikitext.holes import sentences, without_holes
 from pipelines.sources.wikitext.template_biography import article_of
+from tests.pipelines.sources.wikitext_gold import to_paragraphs
 
 
 @pytest.mark.parametrize(

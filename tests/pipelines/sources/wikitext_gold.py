@@ -7,6 +7,13 @@ captions and lists of links. The facts in them are made up.
 
 from __future__ import annotations
 
+from pipelines.sources.wikitext import to_article
+
+
+def to_paragraphs(wikitext: str, namespaces: frozenset[str] = frozenset()) -> list[str]:
+    return to_article(wikitext, namespaces).paragraphs
+
+
 GOLD: tuple[tuple[str, str, str], ...] = (
     (
         "en",
