@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from pipelines.config.balance import AlphaPhase, BalanceSection
 from pipelines.config.base import PositiveInt, Sha256, Share
 from pipelines.config.corpus import DeduplicationSection, NearSection, PerplexitySection
 from pipelines.config.documents import ExtractionSection, LanguageIdentificationSection
@@ -30,12 +31,7 @@ from pipelines.config.page_filters import (
     RobotsFilter,
     UrlBlocklistFilter,
 )
-from pipelines.config.sequences import (
-    BalanceSection,
-    MaskingSection,
-    PackingSection,
-    VocabularySection,
-)
+from pipelines.config.sequences import MaskingSection, PackingSection, VocabularySection
 from pipelines.config.sources import (
     DATASET_FORMATS,
     SAMPLE_MIRROR,
@@ -54,6 +50,7 @@ from pipelines.core.store import Store
 __all__ = [
     "DATASET_FORMATS",
     "SAMPLE_MIRROR",
+    "AlphaPhase",
     "BalanceSection",
     "BulletsFilter",
     "CommonCrawlSource",

@@ -1,62 +1,105 @@
-"""Sections of the steps from unique documents to packed sequences."""
+"""Sections of the steps from balanced documents to packed, masked sequences."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from pipelines.config.base import PositiveInt, Share
 from pipelines.core.config import Config
 
-
-class BalanceSection(Config):
-    """q_i = p_i^alpha / sum_j p_j^alpha ([balance])."""
-
-    alpha: Share = 0.3
-    """1 keeps natural shares, 0 makes all languages equal. XLM-R: 0.3."""
-    max_repeats: Annotated[float, Field(ge=1)] = 8.0
-    """Most often a text may be seen in one pass over the corpus; the excess goes to the others."""
-    min_sentences: PositiveInt = 20
-    """Languages with fewer sentences are left out, and named."""
+Normalization = Literal["nmt_nfkc", "nmt_nfkc_joiners", "nfkc", "identity"]
 
 
 class VocabularySection(Config):
-    """The Unigram vocabulary ([vocabulary])."""
+    """The vocabulary ([vocabulary])."""
 
+    kind: Literal["unigram", "wordpiece"] = "unigram"
+    """unigram is XLM-R's, by SentencePiece; wordpiece is BERT's."""
     size: Annotated[int, Field(ge=100, le=4_000_000)] = 250_000
-    """SentencePiece pieces, three control pieces included. XLM-R: 250,000."""
+    """Pieces; of a Unigram vocabulary three are control pieces. XLM-R: 250,000; BERT: 30,000."""
+    train_on: Literal["words", "lines"] = "words"
+    """words: counts of words over the whole corpus, weighted by q_i. lines: a sample of lines, as
+    plain SentencePiece does; slower, and memory grows with the sample."""
     sample_characters: PositiveInt = 600_000_000
-    """Characters drawn by q_i to train on; memory is about 20 bytes a character."""
+    """Characters drawn by q_i where lines are trained on; about 20 bytes of memory a character."""
+    max_words: PositiveInt = 20_000_000
+    """Most distinct words that are trained on, the most frequent ones; the rest is reported."""
     character_coverage: Annotated[float, Field(gt=0.9, le=1)] = 0.9995
-    """Share of the sample's characters that get a piece of their own."""
-    normalization: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
-    """nmt_nfkc is XLM-R's; it turns U+200C into a space. nfkc and identity keep joiners."""
+    """Share of the characters that get a piece of their own: of the whole, and of each language
+    and script, so that a small one does not lose its letters."""
+    normalization: Normalization = "nmt_nfkc"
+    """nmt_nfkc is XLM-R's; it turns U+200C into a space. nmt_nfkc_joiners is the same without
+    that: take it for Persian, Urdu and the scripts of India. nfkc and identity keep joiners too."""
+    byte_fallback: bool = False
+    """Write characters without a piece as pieces of bytes, and so never as <unk>."""
+    lowercase: bool = False
+    """Only wordpiece: lower-case the text and strip accents, as BERT's uncased models do."""
     num_threads: PositiveInt = 2
     """Threads of the trainer; the result depends on it."""
+    max_memory_gb: Annotated[float, Field(gt=0)] | None = None
+    """Memory that training may need, in 10^9 bytes; not given: what the machine has."""
+    compare_with: str | None = None
+    """A SentencePiece model (a path) whose fertility the report shows beside this one's."""
+
+    @model_validator(mode="after")
+    def _kind_fits(self) -> VocabularySection:
+        if self.kind == "wordpiece" and self.byte_fallback:
+            raise ValueError("byte_fallback is for kind = unigram")
+        if self.kind == "unigram" and self.lowercase:
+            raise ValueError("lowercase is for kind = wordpiece")
+        return self
 
 
 class PackingSection(Config):
     """Documents to sequences ([packing])."""
 
+    mode: Literal["stream", "document", "pairs"] = "stream"
+    """stream: contiguous text, </s> between documents (RoBERTa's FULL-SENTENCES). document: whole
+    documents side by side, none sees another. pairs: two segments each, for BERT's next sentence
+    prediction."""
     length: Annotated[int, Field(ge=8, le=65_535)] = 512
     """Tokens per sequence, <s> and </s> included. XLM-R: 512."""
+    mix_languages: bool = False
+    """Whether one sequence may hold documents of several languages."""
+    true_next_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Only pairs: share whose second segment follows the first. BERT: 0.5."""
+    short_pair_share: Share = 0.1
+    """Only pairs: share that is cut to a random shorter length. BERT: 0.1."""
     held_out_share: Annotated[float, Field(gt=0, lt=0.5)] = 0.01
     """Share of documents kept for evaluation, never trained on."""
     max_held_out_documents: PositiveInt = 1000
     """Most documents kept for evaluation in one language."""
 
 
+class RatePhase(Config):
+    """A part of training with a masking rate of its own ([[masking.phases]])."""
+
+    until: Annotated[float, Field(gt=0, le=1)]
+    """Share of the training steps at which the phase ends; the last one ends at 1."""
+    rate: Annotated[float, Field(gt=0, lt=1)]
+    """Share of ordinary tokens chosen in this part."""
+
+
 class MaskingSection(Config):
     """Which tokens are predicted ([masking])."""
 
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """Share of ordinary tokens chosen. BERT and XLM-R: 0.15."""
+    """Share of ordinary tokens chosen. BERT and XLM-R: 0.15; ModernBERT: 0.3."""
+    phases: list[RatePhase] = []
+    """Rates that change with time, such as 0.3, 0.15, 0.05 (mmBERT); empty: `rate` throughout."""
+    unit: Literal["token", "word", "span"] = "token"
+    """What is chosen: single tokens, whole words, or spans of words."""
+    mean_span_words: Annotated[float, Field(ge=1, le=20)] = 3.8
+    """Only span: mean length of a span in words, geometric and at most 10. SpanBERT: 3.8."""
     mask_probability: Share = 0.8
     """Of the chosen: replaced by <mask>."""
     random_probability: Share = 0.1
-    """Of the chosen: replaced by a token drawn by unigram frequency."""
-    views: Annotated[int, Field(ge=1, le=64)] = 1
+    """Of the chosen: replaced by a random token."""
+    random_from: Literal["unigram", "uniform"] = "unigram"
+    """Random tokens are drawn by their frequency in the training text, or all alike (BERT)."""
+    views: Annotated[int, Field(ge=0, le=64)] = 1
     """Masks stored per sequence; later passes compute theirs by the same function."""
 
     @field_validator("random_probability")
@@ -65,3 +108,10 @@ class MaskingSection(Config):
         if value + info.data.get("mask_probability", 0.0) > 1 + 1e-9:
             raise ValueError("mask_probability + random_probability is above 1")
         return value
+
+    @model_validator(mode="after")
+    def _phases_reach_the_end(self) -> MaskingSection:
+        ends = [phase.until for phase in self.phases]
+        if ends and (ends != sorted(set(ends)) or ends[-1] != 1):
+            raise ValueError(f"phases end at {ends}; need rising shares of the steps that end at 1")
+        return self
