@@ -91,8 +91,9 @@ class MaskingSection(Config):
     """Rates that change with time, such as 0.3, 0.15, 0.05 (mmBERT); empty: `rate` throughout."""
     unit: Literal["token", "word", "span"] = "token"
     """What is chosen: single tokens, whole words, or spans of words."""
-    mean_span_words: Annotated[float, Field(ge=1, le=20)] = 3.8
-    """Only span: mean length of a span in words, geometric and at most 10. SpanBERT: 3.8."""
+    mean_span_words: Annotated[float, Field(ge=1, le=5.5)] = 3.8
+    """Only span: mean length of a span in words, geometric and cut off at 10 words, where 5.5 is
+    the longest mean there is. SpanBERT: 3.8."""
     mask_probability: Share = 0.8
     """Of the chosen: replaced by <mask>."""
     random_probability: Share = 0.1

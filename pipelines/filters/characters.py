@@ -8,19 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
+from pipelines.core.words import UNSPACED_SCRIPTS
+
 LETTER, MARK, NUMBER, BLANK, SYMBOL, UNSPACED, JOINER, INSIDE = 1, 2, 4, 8, 16, 32, 64, 128
 """Bits of a code point's class. JOINER: U+200C and U+200D, part of a word. INSIDE: an apostrophe or
 a middle dot, part of a word between two of its characters (UAX #29, MidLetter and MidNumLet).
 UNSPACED: a letter or mark of a script that writes no blanks between words."""
 
 WORD = LETTER | MARK | NUMBER | JOINER
-
-UNSPACED_SCRIPTS = (
-    *("Hani", "Hira", "Kana", "Bopo", "Yiii", "Thai", "Laoo", "Khmr", "Mymr", "Tibt"),
-    *("Talu", "Lana", "Tavt", "Java", "Bali"),
-)
-"""Scripts whose words no blank separates: ideographic ones, and those that UAX #14 puts into its
-class SA (and Tibetan, whose mark separates syllables)."""
 
 CODE_POINTS = 0x110000
 

@@ -12,7 +12,7 @@ import regex
 from pipelines.config import PersonalDataFilter
 from pipelines.core.manifest import Counters
 from pipelines.core.records import Document
-from pipelines.filters.characters import UNSPACED_SCRIPTS
+from pipelines.core.words import UNSPACED_SCRIPTS
 
 _UNSPACED = "".join(rf"\p{{sc={script}}}" for script in UNSPACED_SCRIPTS)
 _LETTERS = rf"[[\p{{L}}\p{{M}}\p{{Nd}}]--[{_UNSPACED}]]"
