@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from flows.balance_command import balance
+from flows.inspect_command import inspect
 from flows.language_command import language
 from flows.stages import DEFAULT_DEPLOYMENT, FLOW_NAME
 from pipelines.core.config import ConfigError
@@ -266,6 +268,8 @@ def filters(
 
 
 app.command()(language)
+app.command()(balance)
+app.command()(inspect)
 
 
 def main() -> None:

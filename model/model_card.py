@@ -54,6 +54,7 @@ def model_card(
         ]
         for row in balance["rows"]
     ]
+    alphas = ", then ".join(f"{phase['alpha']:g}" for phase in balance["phases"])
     titles = ["language", "documents", "sentences", "characters", "share in the text (p)"]
     titles += ["share in training (q)", "held-out loss", "unigram loss"]
     lines = [
@@ -77,9 +78,10 @@ def model_card(
         "",
         "## Data",
         "",
-        f"Languages are mixed by q ~ p^{balance['alpha']}, each text at most "
-        f"{balance['max_repeats']:g} times in one pass. Losses are nats per masked token on "
-        "documents that were not trained on; the unigram column is what frequencies alone reach.",
+        f"Languages are mixed by q ~ p^alpha with alpha = {alphas} and p of {balance['unit']}, "
+        f"each text at most {balance['max_repeats']:g} times in one pass. Losses are nats per "
+        "masked token on documents that were not trained on; the unigram column is what "
+        "frequencies alone reach.",
         "",
         *table(titles, rows),
     ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from pipelines.config.base import PositiveInt, Share
 from pipelines.core.config import Config
+from pipelines.core.languages import normalise
 
 
 class AlphaPhase(Config):
@@ -38,8 +39,17 @@ class BalanceSection(Config):
     min_sentences: PositiveInt = 20
     """Languages with fewer sentences are left out, and named."""
     weights: dict[str, Annotated[float, Field(gt=0, le=1)]] = {}
-    """Shares of the mix that are set by hand, by language: q_i itself. The other languages share
-    what is left by p^alpha. The cap on repeats holds for these too."""
+    """Shares of the mix that are set by hand, by language: q_i itself, in every phase and in the
+    vocabulary's sample. The other languages share what is left by p^alpha. The cap on repeats holds
+    for these too; what it takes from one goes to the others."""
+
+    @field_validator("weights")
+    @classmethod
+    def _tags_are_bcp47(cls, value: dict[str, float]) -> dict[str, float]:
+        tags = {normalise(tag): share for tag, share in value.items()}
+        if len(tags) != len(value):
+            raise ValueError(f"{sorted(value)} name a language twice")
+        return tags
 
     @model_validator(mode="after")
     def _phases_reach_the_end(self) -> BalanceSection:

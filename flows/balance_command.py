@@ -1,0 +1,156 @@
+"""`babelmill balance`: the shares that an exponent gives, for any file of counts.
+
+Nothing else runs: it starts without torch, Ray and Prefect.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipelines.core.config import ConfigError
+
+if TYPE_CHECKING:
+    from flows.balance_plan import Plan
+    from flows.counts_file import Counts
+
+
+def balance(
+    counts: Annotated[str, typer.Argument(metavar="COUNTS", help="CSV, TSV or JSON; - reads it.")],
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(min=0, max=1, help="The exponent, 0.3 by default; several are compared."),
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Which count, where there are several: sentences, bytes.")
+    ] = None,
+    max_repeats: Annotated[
+        float | None, typer.Option(min=1, help="Cap on repeats of a text; none by default.")
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option(min=1, help="Texts drawn in all; by default what there is.")
+    ] = None,
+    weight: Annotated[
+        list[str] | None, typer.Option(help="A share set by hand: sw=0.05. May be repeated.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, nothing else.")] = False,
+    png: Annotated[Path | None, typer.Option(help="Draw the picture into this file.")] = None,
+) -> None:
+    """Show each language's share, q_i = p_i^alpha / sum_j p_j^alpha, from a file of counts.
+
+    COUNTS has a language and a count a line (with or without a header; with one, several counts
+    may stand side by side), or is JSON: {"sw": 12}, [{"language": "sw", "count": 12}], a run's
+    balance table, or a stage's record. Nothing is run or written.
+    """
+    from flows.balance_plan import A_RUNS, plan_of
+    from flows.counts_file import read_counts
+
+    try:
+        found = read_counts(counts, unit)
+        alphas = list(dict.fromkeys(alpha or [A_RUNS.alpha]))
+        cap = math.inf if max_repeats is None else max_repeats
+        plans = [plan_of(found, a, cap, draws, _weights(weight or ())) for a in alphas]
+        if png is not None:
+            _draw(png, found, plans, cap)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - this is the terminal
+        raise typer.Exit(2) from None
+    if as_json:
+        print(json.dumps(tree_of(found, plans, cap, draws), indent=1, ensure_ascii=False))  # noqa: T201
+    else:
+        _show(found, plans, cap, draws)
+
+
+def _weights(given: Sequence[str]) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for text in given:
+        tag, equals, value = text.partition("=")
+        try:
+            share = float(value)
+        except ValueError:
+            share = math.nan
+        if not equals or not tag.strip() or not 0 < share <= 1:
+            raise ConfigError(f"--weight {text!r}: write language=share, above 0 and at most 1")
+        if tag.strip() in weights:
+            raise ConfigError(f"--weight {text!r}: {tag.strip()!r} has a weight already")
+        weights[tag.strip()] = share
+    return weights
+
+
+def tree_of(found: Counts, plans: Sequence[Plan], cap: float, draws: int | None) -> dict[str, Any]:
+    """Everything the tables show, as plain JSON."""
+    return {
+        "unit": found.unit,
+        "draws": draws,
+        "max_repeats": None if cap == math.inf else cap,
+        "excluded": [tag for tag, count in sorted(found.counts.items()) if not count],
+        "plans": [
+            {
+                "alpha": plan.alpha,
+                "rows": [
+                    {**asdict(share), **_use_of(plan, share.language)} for share in plan.shares
+                ],
+            }
+            for plan in plans
+        ],
+    }
+
+
+def _use_of(plan: Plan, language: str) -> dict[str, int]:
+    use = plan.usage.get(language)
+    if use is None:
+        return {}
+    return {"draws": use.draws, "once": use.once, "repeated": use.repeated, "never": use.never}
+
+
+def _show(found: Counts, plans: Sequence[Plan], cap: float, draws: int | None) -> None:
+    from rich.console import Console
+
+    from flows.balance_table import comparison, natural_width, remarks, single, texts_used
+
+    console = Console(highlight=False)
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, soft_wrap=True)
+
+    whole = sum(found.counts.values())
+    drawn = f"{draws:,} draws" if draws is not None else f"as many draws as there are, {whole:,}"
+    capped = "no cap on repeats" if cap == math.inf else f"at most {cap:g} repeats"
+    say(f"n counts {found.unit}. Repeats are of a text in {drawn}; {capped}.")
+    tables = [single(plans[0], console.width) if len(plans) == 1 else comparison(plans)]
+    if draws is not None:
+        tables += [texts_used(plan) for plan in plans]
+    widest = max(console.width, *map(natural_width, tables))
+    for table in tables:  # a terminal that is too narrow wraps lines, but no number is cut
+        Console(width=widest, highlight=False).print(table)
+    for plan in plans:
+        for line in remarks(plan, cap, draws):
+            say(f"alpha {plan.alpha:g}: {line}" if len(plans) > 1 else line)
+    if empty := [tag for tag, count in sorted(found.counts.items()) if not count]:
+        say(f"left out, 0 {found.unit} ({len(empty)}): {', '.join(empty)}")
+    if others := [other for other in found.units if other != found.unit and len(found.units) > 1]:
+        say(f"also counted there: {', '.join(others)} (--unit)")
+
+
+def _draw(path: Path, found: Counts, plans: Sequence[Plan], cap: float) -> None:
+    from flows.report.plots import save_shares_png
+    from flows.report.tables import Balance, BalanceRow
+
+    if len(plans) > 1:
+        raise ConfigError("--png draws one plan: give one --alpha")
+    [plan] = plans
+    sizes = dict.fromkeys(("documents", "sentences", "characters", "bytes"), 0)
+    rows = tuple(BalanceRow.model_validate({**sizes, **asdict(share)}) for share in plan.shares)
+    cap = max(share.repeats for share in plan.shares) if cap == math.inf else cap
+    table = Balance(alpha=plan.alpha, max_repeats=cap, unit=found.unit, rows=rows)
+    try:
+        save_shares_png(table, path, len(rows))
+    except OSError as error:
+        raise ConfigError(f"--png {path}: {error.strerror}") from None

@@ -1,0 +1,67 @@
+"""The shares of languages under one exponent, and what so many draws do with their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flows.counts_file import Counts
+from model.sample_order import MOST_SAMPLES, exact_shares, rounded_counts
+from model.sample_usage import Usage, usage
+from pipelines.config import BalanceSection
+from pipelines.core.config import ConfigError
+from pipelines.rebalance import LanguageShare, sampling_plan
+
+A_RUNS = BalanceSection()
+"""The settings that a run has when nothing is said."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The shares under one exponent."""
+
+    alpha: float
+    shares: Sequence[LanguageShare]
+    usage: dict[str, Usage]
+    """What the draws do with each language's texts; empty when no draws are asked for."""
+
+    def draws(self, share: LanguageShare) -> int:
+        """Draws of a language: exactly, or as q says when none are asked for."""
+        use = self.usage.get(share.language)
+        return round(share.repeats * share.count) if use is None else use.draws
+
+
+def plan_of(
+    found: Counts, alpha: float, cap: float, draws: int | None, weights: dict[str, float]
+) -> Plan:
+    """Shares under one exponent, and what so many draws do with the texts.
+
+    Raises:
+        ConfigError: no language has text, the cap cannot be kept, or a weight does not fit.
+    """
+    counts = {tag: count for tag, count in found.counts.items() if count}
+    if not counts:
+        raise ConfigError(f"every language has 0 {found.unit}: {', '.join(found.counts)}")
+    try:
+        shares = sampling_plan(counts, alpha, cap, draws, weights)
+        usage = _usage(shares, draws) if draws is not None else {}
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"{error}; raise --max-repeats or lower --draws") from None
+    return Plan(alpha, shares, usage)
+
+
+def _usage(shares: Sequence[LanguageShare], draws: int) -> dict[str, Usage]:
+    """The draws of a plan of just so many samples: each within 1 of q x draws, together exact."""
+    if draws >= MOST_SAMPLES:
+        raise ConfigError(f"--draws {draws}: need fewer than {MOST_SAMPLES:,}")
+    ordered = sorted(shares, key=lambda share: share.language)  # as the sample plan has them
+    cumulated = np.concatenate([[0], np.cumsum(exact_shares([share.q for share in ordered]))])
+    planned = np.diff(rounded_counts(cumulated, np.array([draws], dtype=np.int64))[0])
+    return {
+        share.language: usage(share.language, share.count, count)
+        for share, count in zip(ordered, planned.tolist(), strict=True)
+    }

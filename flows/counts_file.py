@@ -1,0 +1,214 @@
+"""Counts by language from any file that holds them: CSV, TSV, JSON, a run's own tables."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.core.config import ConfigError
+from pipelines.rebalance import sizes_by_language
+
+LANGUAGE_NAMES = ("language", "lang", "tag", "code", "locale")
+UNNAMED = ("count", "counts", "n", "number", "value")
+"""Names of a column that do not say what is counted."""
+PREFERRED = "sentences"
+"""What p counts in XLM-R, taken where a file has several counts and none is asked for."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of one unit by language."""
+
+    counts: dict[str, int]
+    """n by language; 0 is possible."""
+    unit: str
+    """What is counted, as far as the file or the person says."""
+    units: tuple[str, ...]
+    """All that the file counts."""
+
+
+def read_counts(name: str, unit: str | None = None) -> Counts:
+    """Read a file of counts; `-` is the standard input.
+
+    Forms: CSV or TSV, with a header or without, the language first or in a column `language`; JSON
+    as {"sw": 12}, {"sw": {"sentences": 12}}, [{"language": "sw", "count": 12}], a run's balance
+    table or the record of one of its stages.
+
+    Args:
+        unit: which count, where the file has several; the name of the count, where it has one.
+
+    Raises:
+        ConfigError: the file cannot be read, or a value in it is wrong: file, line and value.
+    """
+    text = _text(name)
+    if not text.strip():
+        raise ConfigError(f"{name}: empty; need a language and a count a line, or JSON")
+    table = _from_json(name, text) if text.lstrip()[:1] in "{[" else _from_lines(name, text)
+    cells = [row.cells for row in table.values()]
+    units = tuple(
+        dict.fromkeys(key for row in cells for key, value in row.items() if _whole(value))
+    )
+    chosen, label = _choose(name, units or tuple(cells[0]), unit)
+    counts = {}
+    for language, row in table.items():
+        if chosen not in row.cells:
+            raise ConfigError(f"{row.where}: no count of {chosen} for {language!r}")
+        counts[language] = _number(f"{row.where}: {chosen}", row.cells[chosen])
+    return Counts(counts, label, units)
+
+
+@dataclass(frozen=True)
+class _Row:
+    where: str
+    """File and line, or entry."""
+    cells: Mapping[str, Any]
+    """Values by column, without the language; those that are no counts too."""
+
+
+Table = dict[str, _Row]
+"""What is said of each language."""
+
+
+def _text(name: str) -> str:
+    try:
+        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name}: byte {error.start} is not UTF-8") from None
+
+
+def _choose(name: str, units: tuple[str, ...], unit: str | None) -> tuple[str, str]:
+    """The count to take, and what it is called."""
+    if unit in units:
+        return str(unit), str(unit)
+    if len(units) == 1 and units[0] in UNNAMED:
+        return units[0], unit or "texts"
+    if unit is not None:
+        near = difflib.get_close_matches(unit, units, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(units)}"
+        raise ConfigError(f"--unit {unit!r}: {name} has no such count; {hint}")
+    if len(units) == 1 or PREFERRED in units:
+        found = units[0] if len(units) == 1 else PREFERRED
+        return found, found
+    raise ConfigError(f"{name} has several counts, {', '.join(units)}: choose one with --unit")
+
+
+def _from_lines(name: str, text: str) -> Table:
+    first = text.lstrip().partition("\n")[0]
+    delimiter = next((mark for mark in "\t,;" if mark in first), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    header: list[str] = []
+    table: Table = {}
+    for cells in reader:
+        where = f"{name}, line {reader.line_num}"
+        row = [cell.strip() for cell in cells]
+        if not any(row):
+            continue
+        if not header:
+            names = _header(where, row)
+            header = names or ["language", "count"]
+            if names:
+                continue
+        if len(row) != len(header):
+            raise ConfigError(f"{where}: {len(row)} columns in {row}; need {', '.join(header)}")
+        values = dict(zip(header, row, strict=True))
+        language = next(values.pop(key) for key in (*LANGUAGE_NAMES, header[0]) if key in values)
+        _add(table, language, where, values)
+    if not table:
+        raise ConfigError(f"{name}: a header and no line of counts")
+    return table
+
+
+def _header(where: str, row: list[str]) -> list[str] | None:
+    """The names of the columns; None where the first line is a line of counts already."""
+    if len(row) < 2:
+        raise ConfigError(f"{where}: {row[0]!r}; need a language and a count, separated by a comma")
+    names = [cell.lower() for cell in row]
+    if not set(names).isdisjoint(LANGUAGE_NAMES) and not any(map(_whole, row)):
+        if len(set(names)) != len(row):
+            raise ConfigError(f"{where}: a column is named twice: {', '.join(row)}")
+        return names
+    if len(row) > 2:
+        raise ConfigError(f"{where}: {len(row)} columns; need a header with a column `language`")
+    return None
+
+
+def _from_json(name: str, text: str) -> Table:
+    try:
+        content = json.loads(text, object_pairs_hook=_once)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{name}, line {error.lineno}: not JSON: {error.msg}") from None
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    table: Table = {}
+    for where, language, cells in _entries(name, content):
+        _add(table, language, where, cells)
+    if not table:
+        raise ConfigError(f"{name}: no counts by language in it")
+    return table
+
+
+def _entries(name: str, content: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """Where, which language and which values, of each language in a JSON file."""
+    if isinstance(content, dict) and isinstance(content.get("counters"), dict):
+        for language, sizes in sizes_by_language(content["counters"]).items():
+            yield f"{name}, counters", language, sizes
+        return
+    if isinstance(content, dict) and isinstance(content.get("rows"), list):
+        content = [*content["rows"], *content.get("excluded", [])]
+    if isinstance(content, dict):
+        for language, row in content.items():
+            yield (
+                f"{name}, {language!r}",
+                language,
+                row if isinstance(row, dict) else {"count": row},
+            )
+        return
+    for number, row in enumerate(content, 1):
+        where = f"{name}, entry {number}"
+        key = next((k for k in LANGUAGE_NAMES if isinstance(row, dict) and k in row), None)
+        if key is None:
+            raise ConfigError(f'{where}: {row!r}; need {{"language": …, "count": …}}')
+        yield where, row[key], {unit: row[unit] for unit in row if unit != key}
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [key for key, _ in pairs]
+        twice = next(key for key in names if names.count(key) > 1)
+        raise ValueError(f"{twice!r} is there twice")
+    return found
+
+
+def _add(table: Table, language: Any, where: str, cells: Mapping[str, Any]) -> None:
+    if not isinstance(language, str) or not language:
+        raise ConfigError(f"{where}: {language!r} is not a language")
+    if language in table:
+        raise ConfigError(f"{where}: {language!r} was there already: {table[language].where}")
+    if not cells:
+        raise ConfigError(f"{where}: no count")
+    table[language] = _Row(where, cells)
+
+
+def _whole(value: Any) -> bool:
+    """Whether a value is a whole number, as JSON has it or as text."""
+    if isinstance(value, str):
+        return value.isascii() and value.removeprefix("-").isdigit()
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(where: str, value: Any) -> int:
+    """A count: a whole number that is not negative."""
+    if not _whole(value) or int(value) < 0:
+        raise ConfigError(f"{where} = {value!r} is not a count; need a whole number, 0 or more")
+    return int(value)
