@@ -56,6 +56,11 @@ class RunConfig(DataConfig, ModelConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _lengths_divide_sequences(self) -> RunConfig:
+        self.pretraining.check_lengths(self.packing.length, self.packing.mode)
+        return self
+
 
 def preset_names() -> list[str]:
     """Names of the presets, sorted."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipelines.core.config import Config
+from pipelines.core.config import Config, ConfigError
 
 PositiveInt = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
@@ -33,6 +33,15 @@ class EncoderSection(Config):
         return self
 
 
+class LengthPhase(Config):
+    """A part of training on shorter sequences ([[pretraining.lengths]])."""
+
+    until: Annotated[float, Field(gt=0, le=1)]
+    """Share of the training steps at which the phase ends."""
+    length: Annotated[int, Field(ge=8)]
+    """Tokens in a row; it divides packing.length."""
+
+
 class PretrainingSection(Config):
     """Masked language modelling ([pretraining])."""
 
@@ -42,6 +51,11 @@ class PretrainingSection(Config):
     """Global batch, whatever the number of workers."""
     sequences_per_micro_batch: PositiveInt = 32
     """Sequences that one worker computes at once; more are accumulated."""
+    lengths: list[LengthPhase] = []
+    """Shorter sequences first, such as until = 0.9, length = 128 (BERT); after the last phase, and
+    where there is none, rows have packing.length. A packed sequence is folded into rows of that
+    length: the same text, masks and tokens per step. Rows after its first have no <s> in front, and
+    a document is cut where a row ends, also with packing.mode = document."""
     learning_rate: Annotated[float, Field(gt=0)] = 2e-4
     """Peak, reached at the end of warm-up; then linear decay to 0."""
     warmup_steps: Annotated[int, Field(ge=0)] = 30_000
@@ -58,12 +72,44 @@ class PretrainingSection(Config):
     evaluate_every_steps: PositiveInt = 5000
     checkpoint_every_steps: PositiveInt = 1000
     keep_checkpoints: PositiveInt = 3
+    prefetch_steps: Annotated[int, Field(ge=0)] = 4
+    """Steps whose batches are prepared ahead; 0 prepares each when it is needed."""
+    cache_gb: Annotated[float, Field(gt=0)] | None = None
+    """Most disk a node gives to packed sequences, in 10^9 bytes; not given: all of them are kept
+    there. Rows are drawn from the whole corpus, so a smaller cache brings files again and again."""
+
+    @model_validator(mode="after")
+    def _lengths_come_in_order(self) -> PretrainingSection:
+        ends = [phase.until for phase in self.lengths]
+        if ends != sorted(set(ends)):
+            raise ValueError(f"lengths end at {ends}; need rising shares of the steps")
+        return self
 
     @model_validator(mode="after")
     def _warmup_ends_in_time(self) -> PretrainingSection:
         if self.warmup_steps >= self.steps:
             raise ValueError(f"warmup_steps {self.warmup_steps} must be below steps {self.steps}")
         return self
+
+    def check_lengths(self, length: int, mode: str) -> None:
+        """Refuse lengths that packed sequences cannot be folded to.
+
+        Args:
+            length: packing.length.
+            mode: packing.mode.
+
+        Raises:
+            ConfigError: the setting is named with its value and packing's.
+        """
+        for number, phase in enumerate(self.lengths):
+            name = f"pretraining.lengths[{number}].length = {phase.length}"
+            if length % phase.length:
+                raise ConfigError(f"{name} does not divide packing.length = {length}")
+            if mode == "pairs" and phase.length != length:
+                raise ConfigError(
+                    f'{name} would cut pairs (packing.mode = "pairs", packing.length = {length}): '
+                    f"train on pairs at one length, or pack them shorter in a run of their own"
+                )
 
 
 class ClassificationTask(Config):

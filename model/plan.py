@@ -5,23 +5,28 @@ Everything that can be wrong is found here, before any worker starts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from model.config import ModelConfig
 from model.tasks import check_tasks
-from model.training_data import MaskingSettings, PretrainingJob
+from model.training_data import MaskingSettings, PretrainingJob, SharesPhase
 from pipelines.core.config import ConfigError, validate
 from pipelines.core.manifest import Output, StageRecord, read_json, read_stage
 from pipelines.core.run_file import config_key, read_run_file
 from pipelines.core.shards import Unit
 from pipelines.core.store import Store
-from pipelines.core.vocabulary import Vocabulary
+from pipelines.core.vocabulary import Vocabulary, open_vocabulary
+from pipelines.core.wordpiece import WordPieceVocabulary
 
-RESULT_NEUTRAL = ("checkpoint_every_steps", "keep_checkpoints")
+RESULT_NEUTRAL = ("checkpoint_every_steps", "keep_checkpoints", "prefetch_steps", "cache_gb")
 """Settings of [pretraining] that cannot change the result, and so do not bind it."""
+VOCABULARY_PARTS = ("spm.model", "tokenizer.json")
+"""Which file the vocabulary is: the first of these that there is."""
+SEVERAL_LANGUAGES = "mul"
+"""ISO 639-2's tag for text in several languages."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,21 @@ class RunInputs:
         return {output.labels["part"]: output for output in self.stage("vocabulary").outputs}
 
     @cached_property
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self) -> Vocabulary | WordPieceVocabulary:
         """The trained vocabulary."""
-        return Vocabulary(self.store.read_bytes(self.vocabulary_files["spm.model"].path))
+        return open_vocabulary(self.store, self.vocabulary_keys)
+
+    @property
+    def vocabulary_keys(self) -> dict[str, str]:
+        """Keys of the files that hold the vocabulary itself, by part."""
+        files = self.vocabulary_files
+        return {part: files[part].path for part in VOCABULARY_PARTS if part in files}
+
+    @property
+    def vocabulary_sha256(self) -> str:
+        """What packed files name as their vocabulary."""
+        files = self.vocabulary_files
+        return next(files[part].sha256 for part in VOCABULARY_PARTS if part in files)
 
     @cached_property
     def balance(self) -> Output:
@@ -79,11 +96,11 @@ class RunInputs:
 
 
 def by_language(outputs: Sequence[Output]) -> dict[str, list[str]]:
-    """Keys of files by language, both in a fixed order."""
+    """Keys of files by language, in the record's order: it is the order of their rows."""
     files: dict[str, list[str]] = {}
     for output in outputs:
         files.setdefault(output.labels["language"], []).append(output.path)
-    return {language: sorted(keys) for language, keys in sorted(files.items())}
+    return dict(sorted(files.items()))
 
 
 def pretraining_job(inputs: RunInputs) -> PretrainingJob:
@@ -99,27 +116,56 @@ def pretraining_job(inputs: RunInputs) -> PretrainingJob:
             f"pretraining.sequences_per_step = {batch} is not a multiple of "
             f"cluster.num_workers = {workers}"
         )
+    length, mode = inputs.setting("packing", "length"), inputs.setting("packing", "mode")
+    config.pretraining.check_lengths(length, mode)
     train = by_language(pack.outputs_of(part="train"))
-    shares = {
-        row["language"]: row["q"] for row in read_json(inputs.store, inputs.balance.path)["rows"]
-    }
     if not train:
         raise ConfigError("the packing stage wrote no training sequence; look at its counters")
+    table = read_json(inputs.store, inputs.balance.path)
+    masking = {name: inputs.setting("masking", name) for name in MaskingSettings.model_fields}
     return PretrainingJob(
         seed=inputs.setting("run", "seed"),
-        length=inputs.setting("packing", "length"),
+        length=length,
+        mode=mode,
         rows=inputs.vocabulary.rows,
         encoder=config.encoder,
         pretraining=config.pretraining,
         evaluation=config.evaluation,
-        masking=MaskingSettings(
-            **{name: inputs.setting("masking", name) for name in MaskingSettings.model_fields}
-        ),
-        shares={language: shares[language] for language in train},
+        masking=MaskingSettings.model_validate(masking),
+        phases=phases_of(table, train),
+        without_text=[r["language"] for r in table["rows"] if r["language"] not in train],
         train=train,
         held_out=by_language(pack.outputs_of(part="held-out")),
         unigram=inputs.vocabulary_files["unigram"].path,
+        vocabulary=inputs.vocabulary_keys,
+        vocabulary_sha256=inputs.vocabulary_sha256,
     )
+
+
+def phases_of(table: Mapping[str, Any], languages: Collection[str]) -> list[SharesPhase]:
+    """The mix of the packed languages over the steps, from the balance table.
+
+    Sequences that hold several languages at once (packing.mix_languages) are one source, whose
+    mix was made when they were packed.
+
+    Raises:
+        ConfigError: a packed language has no share in any phase.
+    """
+    if set(languages) == {SEVERAL_LANGUAGES}:
+        return [SharesPhase(until=1.0, shares={SEVERAL_LANGUAGES: 1.0})]
+    phases = [
+        SharesPhase(
+            until=phase["until"],
+            shares={r["language"]: r["q"] for r in phase["rows"] if r["language"] in languages},
+        )
+        for phase in table["phases"]
+    ]
+    if unknown := set(languages).difference(*(phase.shares for phase in phases)):
+        raise ConfigError(
+            f"packed sequences are of {sorted(unknown)}, which the balance table does not have: "
+            f"run the stages balance and pack again"
+        )
+    return phases
 
 
 def pretraining_binding(inputs: RunInputs, job: PretrainingJob) -> tuple[dict[str, Any], Unit]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from model import checkpoint
+from model.batches import Batch
+from model.config import PretrainingSection
 from model.distributed import Worker, precision, without_sync
 from model.encoder import Encoder
 from model.heads import MaskedLanguageModel
@@ -25,7 +28,7 @@ from model.optimizer import (
     optimizer_tensors,
     set_learning_rate,
 )
-from model.packed_dataset import collate
+from model.prefetch import Prefetched
 from model.schedules import warmup_then_linear
 from model.training_data import PretrainingJob, TrainingData
 from pipelines.core.hashing import stable_uint64
@@ -72,50 +75,57 @@ def pretrain(job: PretrainingJob, store: Store, folder: str, worker: Worker, cac
     )
     for note in notes:
         progress.say(f"checkpoint passed over: {note}")
+    for note in data.notes:
+        progress.say(note)
     if begin == 0:
         record["evaluations"].append(evaluate(model, data, worker, 0))
         _say_evaluation(progress, record["evaluations"][-1])
     wrapped = worker.wrap(model)
     busy, tokens, began = 0.0, 0, time.monotonic()
-    for step in range(begin, settings.steps):
-        started = time.monotonic()
-        rate = warmup_then_linear(
-            step,
-            peak=settings.learning_rate,
-            warmup_steps=settings.warmup_steps,
-            steps=settings.steps,
-        )
-        set_learning_rate(optimizer, rate)
-        torch.manual_seed(_seed(job.seed, "step", step, worker.rank))
-        loss, norm, seen = update(model, wrapped, optimizer, data, worker, step)
-        record["tokens_seen"] += seen
-        busy, tokens, done = busy + time.monotonic() - started, tokens + seen, step + 1
-        last = done == settings.steps
-        if last or done % settings.log_every_steps == 0:
-            line = {
-                "step": done,
-                "loss": loss,
-                "learning_rate": rate,
-                "gradient_norm": norm,
-                "tokens_per_second": round(tokens / busy, 1),
-            }
-            record["log"].append(line)
-            left = (time.monotonic() - began) / (done - begin) * (settings.steps - done)
-            progress.say(
-                f"step {done}/{settings.steps} | loss {loss:.2f} | lr {rate:.1e} | "
-                f"{tokens / busy:,.0f} tokens/s | {duration(left)} left"
+    steps = range(begin, settings.steps)
+    make = partial(data.micro_batches, worker=worker)
+    with Prefetched(make, steps, settings.prefetch_steps) as ready:
+        for step in steps:
+            started = time.monotonic()
+            rate = warmup_then_linear(
+                step,
+                peak=settings.learning_rate,
+                warmup_steps=settings.warmup_steps,
+                steps=settings.steps,
             )
-            busy, tokens = 0.0, 0
-        if last or done % settings.evaluate_every_steps == 0:
-            record["evaluations"].append(evaluate(model, data, worker, done))
-            _say_evaluation(progress, record["evaluations"][-1])
-        if last:
-            record["unigram"] = data.unigram_baseline()
-        if worker.leads and (last or done % settings.checkpoint_every_steps == 0):
-            state = {name: t.detach().cpu() for name, t in model.state_dict().items()}
-            states = optimizer_tensors(model, optimizer)
-            checkpoint.save(store, folder, checkpoint.Checkpoint(done, state, states, record))
-            checkpoint.delete_older(store, folder, keep=settings.keep_checkpoints, newest=done)
+            set_learning_rate(optimizer, rate)
+            torch.manual_seed(_seed(job.seed, "step", step, worker.rank))
+            parts = ready.take(step)
+            loss, norm, seen = update(model, wrapped, optimizer, parts, settings, worker, step)
+            record["tokens_seen"] += seen
+            busy, tokens, done = busy + time.monotonic() - started, tokens + seen, step + 1
+            last = done == settings.steps
+            if last or done % settings.log_every_steps == 0:
+                line = {
+                    "step": done,
+                    "loss": loss,
+                    "learning_rate": rate,
+                    "gradient_norm": norm,
+                    "tokens_per_second": round(tokens / busy, 1),
+                    "loader_wait_share": round(ready.waited_seconds / busy, 4),
+                }
+                record["log"].append(line)
+                left = (time.monotonic() - began) / (done - begin) * (settings.steps - done)
+                progress.say(
+                    f"step {done}/{settings.steps} | loss {loss:.2f} | lr {rate:.1e} | "
+                    f"{tokens / busy:,.0f} tokens/s | {duration(left)} left"
+                )
+                busy, tokens, ready.waited_seconds = 0.0, 0, 0.0
+            if last or done % settings.evaluate_every_steps == 0:
+                record["evaluations"].append(evaluate(model, data, worker, done))
+                _say_evaluation(progress, record["evaluations"][-1])
+            if last:
+                record["unigram"] = data.unigram_baseline()
+            if worker.leads and (last or done % settings.checkpoint_every_steps == 0):
+                state = {name: t.detach().cpu() for name, t in model.state_dict().items()}
+                states = optimizer_tensors(model, optimizer)
+                checkpoint.save(store, folder, checkpoint.Checkpoint(done, state, states, record))
+                checkpoint.delete_older(store, folder, keep=settings.keep_checkpoints, newest=done)
     worker.wait()  # a worker that returns early would take the group down during the last save
 
 
@@ -123,7 +133,8 @@ def update(
     model: MaskedLanguageModel,
     wrapped: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
-    data: TrainingData,
+    parts: Sequence[Batch],
+    settings: PretrainingSection,
     worker: Worker,
     step: int,
 ) -> tuple[float, float, int]:
@@ -135,6 +146,7 @@ def update(
     Args:
         model: the module itself.
         wrapped: the same module as workers share it.
+        parts: this worker's micro-batches.
 
     Returns:
         loss of the batch in nats per masked token, gradient norm before clipping, real tokens.
@@ -142,10 +154,8 @@ def update(
     Raises:
         NonFiniteError: before the update, on all workers; names the sequences.
     """
-    settings = data.job.pretraining
-    parts = data.micro_batches(step, worker)
     sizes = torch.tensor(
-        [sum(len(b.labels) for b, _ in parts), sum(b.real_tokens for b, _ in parts)],
+        [sum(len(b.labels) for b in parts), sum(b.real_tokens for b in parts)],
         dtype=torch.int64,
         device=worker.device,
     )
@@ -154,7 +164,7 @@ def update(
     scale = worker.world_size / max(masked, 1)
     optimizer.zero_grad(set_to_none=True)
     losses = []
-    for number, (batch, _) in enumerate(parts):
+    for number, batch in enumerate(parts):
         with without_sync(wrapped, skip=number < len(parts) - 1):
             with precision(settings.precision, worker.device):
                 loss = wrapped(
@@ -169,7 +179,7 @@ def update(
     )
     total = worker.sum(torch.stack(losses).double().sum())
     if not bool(torch.isfinite(norm)) or not bool(torch.isfinite(total)):
-        bad = [ids for (_, ids), loss in zip(parts, losses, strict=True) if not loss.isfinite()]
+        bad = [b.sequence_ids for b, loss in zip(parts, losses, strict=True) if not loss.isfinite()]
         everywhere = [ids for worker_bad in worker.gather(bad) for ids in worker_bad]
         names = [name for ids in everywhere for name in ids]
         where = f"sequences {', '.join(names)}" if names else "no loss by itself, the gradient only"
@@ -194,13 +204,10 @@ def evaluate(
         {"step": step, "languages": {tag: {"loss_sum": nats, "tokens": masked tokens}}}
     """
     settings = data.job.pretraining
-    sums = torch.zeros(len(data.held_out), 2, dtype=torch.float64, device=worker.device)
+    sums = torch.zeros(len(data.held_out.counts), 2, dtype=torch.float64, device=worker.device)
     model.eval()
-    for number, sequences in enumerate(data.held_out.values()):
-        rows = data.held_out_rows(sequences)[worker.rank :: worker.world_size]
-        for first in range(0, len(rows), settings.sequences_per_micro_batch):
-            chosen = rows[first : first + settings.sequences_per_micro_batch]
-            batch = collate([sequences.masked(row) for row in chosen])
+    for number, language in enumerate(data.held_out.counts):
+        for batch in data.held_out_batches(language, worker):
             with precision(settings.precision, worker.device):
                 loss = model(
                     batch.tokens.to(worker.device),
@@ -213,7 +220,7 @@ def evaluate(
     totals = worker.sum(sums).tolist()
     languages = {
         language: {"loss_sum": loss, "tokens": int(tokens)}
-        for language, (loss, tokens) in zip(data.held_out, totals, strict=True)
+        for language, (loss, tokens) in zip(data.held_out.counts, totals, strict=True)
     }
     return {"step": step, "languages": languages}
 

@@ -4,106 +4,112 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from model.packed_dataset import Masker, PackedSequences, cache_file, collate
-from pipelines.core.masking import MaskingRule, UnigramSampler, choose_and_replace
-from pipelines.core.shards import Attempt
+from model import packed_files
+from model.packed_dataset import PackedSequences, Rows
+from model.packed_files import FileCache
 from pipelines.core.store import Store
-from pipelines.pack_sequences import PackedSequence, sequences_to_table
 
-ROWS, MASK = 40, 39
-SPECIAL = frozenset({0, 1, 2, 3, MASK})
-RULE = MaskingRule(0.15, 0.8, 0.1, MASK, SPECIAL)
-SAMPLER = UnigramSampler(np.ones(ROWS, dtype=np.int64), SPECIAL)
+from .packed import Row, make_row, packing, write
 
 
-def sequence(number: int) -> PackedSequence:
-    """A row with `</s>` in its middle, of a length of its own."""
-    body = [4 + (number * 7 + i) % 35 for i in range(6 + number % 9)]
-    tokens = np.array([0, *body[:3], 2, *body[3:], 2], dtype=np.uint32)
-    return PackedSequence(f"doc{number}:0", tokens, [1, 5], ["a", "b"])
+def rows_of(language: str, count: int, views: int = 2) -> list[Row]:
+    return [make_row(f"{language}:{i}", 8 + (i * 13) % 57, views) for i in range(count)]
 
 
-def write(store: Store, name: str, rows: int = ROWS) -> tuple[str, list[PackedSequence]]:
-    made = [sequence(i) for i in range(5000 if name == "large" else 20)]
-    masks = [
-        [choose_and_replace(s.tokens, RULE, SAMPLER, 7, v, s.id) for v in (0, 1)] for s in made
+def check(found: Rows, wanted: list[Row], views: list[int]) -> None:
+    """Hold what was taken against the rows themselves, one by one."""
+    assert found.ids == [row.id for row in wanted]
+    ends = np.cumsum(found.masked).tolist()
+    starts_ends = np.cumsum(found.start_counts).tolist()
+    for i, (row, view) in enumerate(zip(wanted, views, strict=True)):
+        begin, end = found.offsets[i], found.offsets[i + 1]
+        assert found.tokens[begin:end].tolist() == row.tokens
+        begin = starts_ends[i] - int(found.start_counts[i])
+        assert found.starts[begin : starts_ends[i]].tolist() == row.starts
+        assert found.stored[i] == (0 <= view < row.views)
+        part = slice(ends[i] - int(found.masked[i]), ends[i])
+        mask = row.mask(view) if found.stored[i] else ([], [])
+        assert (found.positions[part].tolist(), found.replacements[part].tolist()) == mask
+
+
+@pytest.mark.parametrize("bound", [None, 10**7])
+def test_rows_are_those_of_the_files_in_their_order(
+    store: Store, tmp_path: Path, bound: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_files, "BATCH_BYTES", 100_000)  # several record batches a file
+    made = packing()
+    languages = {"fi": rows_of("fi", 30), "en": rows_of("en", 5000), "sw": rows_of("sw", 1, 0)}
+    # The names do not sort as the record has them.
+    cuts = {"en": [(0, 4200, "z"), (4200, 4200, "y"), (4200, 5000, "a")], "fi": [(0, 30, "b")]}
+    cuts["sw"] = [(0, 1, "c")]
+    files = {
+        language: [
+            write(store, f"{language}/{name}.parquet", rows[a:b], made, tmp_path)
+            for a, b, name in cuts[language]
+            if a < b
+        ]
+        for language, rows in languages.items()
+    }
+    packed = PackedSequences(FileCache(store, tmp_path / "cache", made, bound), files)
+    assert packed.counts == {"en": 5000, "fi": 30, "sw": 1}
+    assert packed.rows_of("fi") == range(5000, 5030)
+    everything = [*languages["en"], *languages["fi"], *languages["sw"]]
+    rng = np.random.default_rng(0)
+    for rows in (
+        [0, 2047, 2048, 4199, 4200, 4999, 5000, 5029, 5030],
+        [5030, 0, 5030, 4999],
+        rng.integers(0, 5031, 64).tolist(),
+    ):
+        views = rng.integers(-1, 4, len(rows)).tolist()
+        found = packed.take(np.array(rows), np.array(views))
+        check(found, [everything[row] for row in rows], views)
+    for rows in ([5031], [-1], []):
+        with pytest.raises(IndexError, match=r"inside 0 \.\.\. 5030"):
+            packed.take(np.array(rows, dtype=np.int64), np.zeros(len(rows), np.int64))
+
+
+@pytest.mark.parametrize("bound", [None, 10**7])
+def test_pairs_have_segments_and_labels(store: Store, tmp_path: Path, bound: int | None) -> None:
+    made = packing(mode="pairs", rows=250_002)
+    rows = rows_of("en", 40)
+    keys = [write(store, f"{i}.parquet", rows[i : i + 20], made, tmp_path) for i in (0, 20)]
+    packed = PackedSequences(FileCache(store, tmp_path / "cache", made, bound), {"en": keys})
+    wanted = [rows[i] for i in (27, 3, 39)]
+    found = packed.take(np.array([27, 3, 39]), np.array([0, 1, 2]))
+    check(found, wanted, [0, 1, 2])
+    assert found.tokens.dtype == np.uint32
+    assert found.segments is not None and found.is_next is not None
+    assert found.segments.tolist() == [s for row in wanted for s in row.segments]
+    assert found.is_next.tolist() == [row.is_next for row in wanted]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=4), st.integers(0, 2**32))
+def test_where_files_end_changes_no_row(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], seed: int
+) -> None:
+    folder = tmp_path_factory.mktemp("layout")
+    store, made, rows = Store(str(folder / "store")), packing(), rows_of("en", 60)
+    ends = [0, *sorted(cuts), 60]
+    keys = [
+        write(store, f"{number}.parquet", rows[a:b], made, folder)
+        for number, (a, b) in enumerate(zip(ends[:-1], ends[1:], strict=True))
+        if a < b
     ]
-    attempt = Attempt(store, "packed", "unit")
-    attempt.write_table(name, sequences_to_table(made, "en", masks, rows))
-    return attempt.outputs[0].path, made
+    packed = PackedSequences(FileCache(store, folder / "cache", made), {"en": keys})
+    chosen = np.random.default_rng(seed).integers(0, 60, 12)
+    check(packed.take(chosen, np.ones(12, np.int64)), [rows[i] for i in chosen], [1] * 12)
 
 
-def test_stored_and_computed_passes_come_from_one_function(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "store"))
-    key, made = write(store, "large")
-    other, more = write(store, "small")
-    files = [cache_file(store, k, tmp_path / "cache", ROWS) for k in (key, other)]
-    packed = PackedSequences(files, Masker(RULE, SAMPLER, 7))
-    assert len(packed) == 5020
-    for row in (0, 2047, 2048, 4999, 5000, 5019):
-        wanted = [*made, *more][row]
-        for pass_index in (0, 1, 2, 5):
-            found = packed.masked(row, pass_index)
-            positions, ids = choose_and_replace(
-                wanted.tokens, RULE, SAMPLER, 7, pass_index, wanted.id
-            )
-            inputs = wanted.tokens.copy()
-            inputs[positions] = ids
-            assert found.id == wanted.id
-            assert found.inputs.tolist() == inputs.tolist()
-            assert found.positions.tolist() == positions.tolist()
-            assert found.labels.tolist() == wanted.tokens[positions].tolist()
-    with pytest.raises(IndexError, match="row 5020 is outside"):
-        packed.masked(5020)
-
-
-def test_special_tokens_are_never_predicted_and_others_equally_often(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "store"))
-    key, made = write(store, "small")
-    packed = PackedSequences(
-        [cache_file(store, key, tmp_path / "cache", ROWS)], Masker(RULE, SAMPLER, 7)
-    )
-    chosen = np.zeros(len(made[0].tokens))
-    for pass_index in range(1000):
-        found = packed.masked(0, pass_index)
-        chosen[found.positions] += 1
-        special = np.isin(made[0].tokens, [0, 2])
-        assert (found.inputs[special] == made[0].tokens[special]).all()
-    # One of six ordinary tokens a pass: 1000/6 each, four standard deviations are 47.
-    assert chosen[np.isin(made[0].tokens, [0, 2])].sum() == 0
-    ordinary = chosen[~np.isin(made[0].tokens, [0, 2])]
-    assert ordinary.sum() == 1000
-    assert abs(ordinary - 1000 / 6).max() < 47
-
-
-def test_batch_is_padded_to_its_longest_and_labels_stay_with_their_tokens(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "store"))
-    key, made = write(store, "small")
-    packed = PackedSequences([cache_file(store, key, tmp_path / "cache", ROWS)])
-    rows = [3, 8, 0]
-    batch = collate([packed.masked(row) for row in rows])
-    assert batch.tokens.shape == (3, len(made[8].tokens))
-    assert batch.real_tokens == sum(len(made[row].tokens) for row in rows)
-    padding = [len(made[8].tokens) - len(made[row].tokens) for row in rows]
-    assert (batch.tokens == 1).sum(dim=1).tolist() == padding
-    restored = batch.tokens.flatten().clone()
-    restored[batch.masked] = batch.labels
-    for row, line in zip(rows, restored.view_as(batch.tokens).tolist(), strict=True):
-        assert line[: len(made[row].tokens)] == made[row].tokens.tolist()
-
-
-def test_an_id_outside_the_vocabulary_is_refused_with_file_and_id(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "store"))
-    key, _ = write(store, "small")
-    with pytest.raises(ValueError, match=r"packed/small.parquet.*id 38 is not below .* 38 rows"):
-        cache_file(store, key, tmp_path / "cache", 38)
-    assert not list((tmp_path / "cache").glob("*.arrow"))
-
-
-def test_a_view_that_is_not_stored_needs_a_masker(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "store"))
-    key, _ = write(store, "small")
-    packed = PackedSequences([cache_file(store, key, tmp_path / "cache", ROWS)])
-    with pytest.raises(ValueError, match="view 2 is not among 2 stored"):
-        packed.masked(0, 2)
+def test_no_descriptor_stays_open(store: Store, tmp_path: Path) -> None:
+    made, descriptors = packing(), Path("/proc/self/fd")
+    if not descriptors.is_dir():
+        pytest.skip("this system does not list open files")
+    keys = [write(store, f"{i}.parquet", [make_row(f"{i}", 20)], made, tmp_path) for i in range(30)]
+    before = len(list(descriptors.iterdir()))
+    packed = PackedSequences(FileCache(store, tmp_path / "cache", made), {"en": keys})
+    assert len(list(descriptors.iterdir())) < before + 10
+    assert packed.take(np.arange(30), np.zeros(30, np.int64)).ids == [str(i) for i in range(30)]

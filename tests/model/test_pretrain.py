@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ from model.optimizer import build_adamw, set_learning_rate, split_parameters
 from model.plan import RunInputs, pretraining_job
 from model.training_data import PretrainingJob, TrainingData
 from pipelines.core.config import merge
-from pipelines.core.store import Store
+from pipelines.core.store import DamagedObject, Store
 
+from .packed import damage
 from .tiny import build, tiny_config
 from .workers import run_in_workers
 
@@ -45,7 +48,8 @@ def run(store: Store, job: PretrainingJob, folder: str, cache: Path) -> checkpoi
 
 
 def without_times(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in log]
+    timed = ("tokens_per_second", "loader_wait_share")
+    return [{k: v for k, v in row.items() if k not in timed} for row in log]
 
 
 @pytest.mark.parametrize("stop_after", [1, 4, 7])
@@ -94,27 +98,19 @@ def test_it_resumes_at_the_step_after_the_checkpoint(
     assert "step 9/12" in printed and "step 8/12" not in printed
 
 
-def test_steps_do_not_depend_on_the_number_of_workers(tiny: Store, tmp_path: Path) -> None:
-    data = TrainingData(job_of(tiny), tiny, tmp_path)
-    seen = []
-    for world_size in (1, 2, 4, 8):
-        workers = [Worker(rank, world_size) for rank in range(world_size)]
-        seen.append([i for w in workers for _, ids in data.micro_batches(17, w) for i in ids])
-    assert len(seen[0]) == 8
-    assert seen[1:] == seen[:1] * 3
-
-
 def one_update(worker: Worker, job: PretrainingJob, url: str, cache: str, target: str) -> None:
     data = TrainingData(job, Store(url), Path(cache))
     torch.manual_seed(0)
     model = MaskedLanguageModel(Encoder(job.encoder, job.rows, job.length))
     optimizer = build_adamw(model, weight_decay=0.0, betas=(0.9, 0.98), epsilon=1e-6)
     set_learning_rate(optimizer, 1e-3)
-    loss, norm, seen = pretrain.update(model, worker.wrap(model), optimizer, data, worker, 3)
+    parts, settings = data.micro_batches(3, worker), job.pretraining
+    wrapped = worker.wrap(model)
+    loss, norm, seen = pretrain.update(model, wrapped, optimizer, parts, settings, worker, 3)
     evaluation = pretrain.evaluate(model, data, worker, 4)
     if worker.leads:
         gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-        counts = [len(batch.labels) for batch, _ in data.micro_batches(3, worker)]
+        counts = [len(batch.labels) for batch in parts]
         facts = {"loss": loss, "norm": norm, "seen": seen, "counts": counts, **evaluation}
         facts["gradient"] = gradient.tolist()
         Path(target).write_text(json.dumps(facts))
@@ -151,7 +147,7 @@ def test_loss_is_the_sum_over_tokens_by_their_number(tiny: Store, tmp_path: Path
     torch.manual_seed(0)
     model = MaskedLanguageModel(Encoder(job.encoder, job.rows, job.length))
     losses = []
-    for batch, _ in data.micro_batches(3, Worker()):
+    for batch in data.micro_batches(3, Worker()):
         logits = model.logits(batch.tokens).flatten(0, 1)[batch.masked]
         losses += torch.nn.functional.cross_entropy(logits, batch.labels, reduction="none").tolist()
     facts = json.loads((tmp_path / "facts").read_text())
@@ -166,8 +162,10 @@ def test_evaluation_and_baseline_cover_every_held_out_token_once(
     found = pretrain.evaluate(model, data, Worker(), 0)["languages"]
     baseline = data.unigram_baseline()
     assert set(found) == {"en", "fi", "sw"}
-    for language, sequences in data.held_out.items():
-        labels = np.concatenate([sequences.masked(row).labels for row in range(3)])
+    for language in data.held_out.counts:
+        batches = data.held_out_batches(language, Worker())
+        assert sum(len(batch.sequence_ids) for batch in batches) == 3
+        labels = np.concatenate([batch.labels for batch in batches])
         assert found[language]["tokens"] == baseline[language]["tokens"] == len(labels)
         wanted = -sum(data.unigram[int(label)] for label in labels)
         assert baseline[language]["loss_sum"] == pytest.approx(wanted)
@@ -180,15 +178,38 @@ def test_a_loss_that_is_no_number_stops_before_the_update_and_names_sequences(
     job = job_of(tiny)
     data = TrainingData(job, tiny, tmp_path)
     model = MaskedLanguageModel(Encoder(job.encoder, job.rows, job.length))
-    poisoned = data.micro_batches(0, Worker())[1]
+    parts = data.micro_batches(0, Worker())
     model.encoder.positions.weight.data[2] = torch.inf
     before = {name: t.clone() for name, t in model.state_dict().items()}
     optimizer = build_adamw(model, weight_decay=0.0, betas=(0.9, 0.98), epsilon=1e-6)
     set_learning_rate(optimizer, 1.0)
     with pytest.raises(pretrain.NonFiniteError, match="step 1: .*not updated") as caught:
-        pretrain.update(model, model, optimizer, data, Worker(), 0)
-    assert all(name in str(caught.value) for name in poisoned[1])
+        pretrain.update(model, model, optimizer, parts, job.pretraining, Worker(), 0)
+    assert all(name in str(caught.value) for name in parts[1].sequence_ids)
     assert all(torch.equal(before[name], t) for name, t in model.state_dict().items())
+
+
+def test_a_damaged_file_ends_training_with_its_name(tiny: Store, tmp_path: Path) -> None:
+    copy = Store(str(tmp_path / "store"))
+    shutil.copytree(tiny.url, copy.url)
+    job = job_of(copy, pretraining={"cache_gb": 0.01})
+    [key, *_] = job.train["en"]
+    damage(Path(copy.path(key)))
+    with pytest.raises(DamagedObject, match=f"{key} is damaged"):
+        run(copy, job, FOLDER, tmp_path / "cache")
+    assert "prefetch" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_length_curriculum_trains_to_the_same_number_of_tokens(
+    tiny: Store, tmp_path: Path
+) -> None:
+    seen = {}
+    for length in (24, 12):
+        change = {"lengths": [{"until": 0.5, "length": length}], "log_every_steps": 6}
+        found = run(tiny, job_of(tiny, pretraining=change), f"{FOLDER}-{length}", tmp_path)
+        seen[length] = found.training
+    assert seen[12]["tokens_seen"] == seen[24]["tokens_seen"]
+    assert seen[12]["log"][0]["loss"] != seen[24]["log"][0]["loss"], "slices see less around them"
 
 
 def test_biases_and_norms_do_not_decay(tiny: Store) -> None:

@@ -12,10 +12,11 @@ from pipelines.core.manifest import read_json
 from pipelines.core.records import PARAGRAPH_BREAK, Document, documents_to_table
 from pipelines.core.run_file import config_key
 from pipelines.core.shards import Attempt, Step, Unit, run_step
+from pipelines.core.stages import StageRun
 from pipelines.core.store import Store
 from pipelines.pack_sequences import pack_step, pack_units
 from pipelines.rebalance import balance_step, balance_units
-from pipelines.train_vocabulary import vocabulary_step, vocabulary_units
+from pipelines.train_vocabulary import train_vocabulary
 
 SYLLABLES = {
     "en": ["th", "ing", "er", "on", "st", "ea", "ck", "ble", "ou", "wh"],
@@ -148,17 +149,11 @@ def build(store: Store, config: RunConfig) -> None:
         quiet=True,
     )
     [balance] = record.outputs
-    vocabulary = run_step(
-        vocabulary_step(config, balance, unique.outputs),
-        vocabulary_units(balance, unique.outputs),
-        store,
-        run,
-        inline=True,
-        quiet=True,
-    ).outputs
+    stage = StageRun(store, run, inline=True, quiet=True)
+    vocabulary = train_vocabulary(stage, config, balance, unique.outputs).outputs
     table = read_json(store, balance.path)
     run_step(
-        pack_step(config, table, vocabulary, unique.outputs),
+        pack_step(config, table, vocabulary),
         pack_units(table, vocabulary, unique.outputs),
         store,
         run,
