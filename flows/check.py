@@ -13,6 +13,7 @@ from flows.check_sizes import (
     check_vocabulary_size,
     size_on_server,
     summarise,
+    training_note,
 )
 from flows.config import RunConfig, to_toml
 from pipelines.config import UrlBlocklistFilter, WikipediaSource
@@ -57,6 +58,8 @@ def preflight(config: RunConfig) -> CheckResult:
     shards = list_shards(config)
     sizes = Sizes(size_on_server)
     check_vocabulary_size(config.vocabulary.size, shards, sizes)
+    note = training_note(config.vocabulary, shards, sizes)
+    notes += [note] if note else []
     return CheckResult(summarise(shards, sizes), notes)
 
 

@@ -32,8 +32,9 @@ class SelfAttention(nn.Module):
 
         Args:
             hidden: shape (batch, tokens, hidden_size).
-            attend: boolean, shape (batch, 1, 1, tokens), true where a token may be looked at;
-                None when nothing is padding (the faster kernels need no mask).
+            attend: boolean, shape (batch, 1, 1 or tokens, tokens), true where the token of the last
+                axis may be looked at by that of the axis before; None when everything may be
+                (the faster kernels need no mask).
 
         Returns:
             Shape (batch, tokens, hidden_size).

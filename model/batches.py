@@ -39,6 +39,8 @@ class Batch:
     document_starts: torch.Tensor
     """Positions in the flattened batch at which a document, or the piece of it that is in this row,
     begins; int64, sorted, shape (pieces,)."""
+    documents_apart: bool = False
+    """Whether documents of a row must not see each other (packing.mode = document)."""
     segments: torch.Tensor | None = None
     """Only packing.mode = pairs: segment of each token, int64, shape (batch, tokens)."""
     is_next: torch.Tensor | None = None
@@ -108,7 +110,12 @@ def masks_of(rows: Rows, passes: Int64s, masker: Masker | None) -> tuple[Int64s,
 
 
 def batches_of(
-    rows: Rows, passes: Int64s, masker: Masker | None, length: int, size: int
+    rows: Rows,
+    passes: Int64s,
+    masker: Masker | None,
+    length: int,
+    size: int,
+    documents_apart: bool = False,
 ) -> list[Batch]:
     """Mask sequences and lay them out as micro-batches.
 
@@ -121,6 +128,7 @@ def batches_of(
         passes: how often each sequence was used before, shape (n,).
         length: most tokens in a row.
         size: sequences in one micro-batch; the last may have fewer.
+        documents_apart: as in `Batch`.
 
     Raises:
         ValueError: see `masks_of`.
@@ -157,6 +165,7 @@ def batches_of(
                 tokens.stop - tokens.start,
                 rows.ids[first:last],
                 frame.placed(starts[start]),
+                documents_apart,
                 None if rows.segments is None else frame.padded(rows.segments[tokens], 0),
                 None if rows.is_next is None else torch.from_numpy(rows.is_next[first:last]),
             )

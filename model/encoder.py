@@ -60,11 +60,16 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(Layer(section) for _ in range(section.layers))
         self.apply(lambda module: initialise(module, section.initializer_std))
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, tokens: torch.Tensor, document_starts: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Encode a batch; padding is found by its id and may stand at the end only.
 
         Args:
             tokens: ids, shape (batch, tokens).
+            document_starts: positions in the flattened batch at which documents begin, shape
+                (documents,). Given, each document is encoded as if it stood alone: attention stays
+                inside it and its positions begin anew. None: a row is one text.
 
         Returns:
             Hidden states, shape (batch, tokens, hidden_size); those of padding mean nothing.
@@ -78,14 +83,39 @@ class Encoder(nn.Module):
                 f"{self.length} (packing.length)"
             )
         real = tokens != PAD_ID
-        steps = torch.arange(FIRST_POSITION, FIRST_POSITION + tokens.shape[1], device=tokens.device)
-        positions = torch.where(real, steps, PAD_ID)
+        steps = torch.arange(tokens.shape[1], device=tokens.device)
+        attend = None if bool(real.all()) else real[:, None, None, :]
+        if document_starts is not None:
+            number, first = documents_of(tokens.shape, document_starts)
+            steps = steps - first
+            same = number[:, None, :, None] == number[:, None, None, :]
+            attend = same if attend is None else same & attend
+        positions = torch.where(real, steps + FIRST_POSITION, PAD_ID)
         embedded = self.words(tokens) + self.positions(positions) + self.token_type.weight[0]
         hidden: torch.Tensor = self.dropout(self.embedding_norm(embedded))
-        attend = None if bool(real.all()) else real[:, None, None, :]
         for layer in self.layers:
             hidden = layer(hidden, attend)
         return hidden
+
+
+def documents_of(
+    shape: torch.Size, document_starts: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which document each token belongs to, and where in its row that document begins.
+
+    Padding belongs to the last document of its row, so that no row of the attention is empty.
+
+    Args:
+        shape: of the batch, (batch, tokens).
+        document_starts: positions in the flattened batch, shape (documents,).
+
+    Returns:
+        Numbers, counted within a row, and first positions, both int64 of shape (batch, tokens).
+    """
+    begins = torch.zeros(shape, dtype=torch.int64, device=document_starts.device)
+    begins.view(-1)[document_starts] = 1
+    steps = torch.arange(shape[1], device=document_starts.device)
+    return begins.cumsum(dim=1), (begins * steps).cummax(dim=1).values
 
 
 def initialise(module: nn.Module, std: float) -> None:

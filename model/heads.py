@@ -67,7 +67,11 @@ class MaskedLanguageModel(nn.Module):
         initialise(self.dense, encoder.section.initializer_std)
 
     def forward(
-        self, tokens: torch.Tensor, masked: torch.Tensor, labels: torch.Tensor
+        self,
+        tokens: torch.Tensor,
+        masked: torch.Tensor,
+        labels: torch.Tensor,
+        document_starts: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """The loss of a batch.
 
@@ -75,11 +79,12 @@ class MaskedLanguageModel(nn.Module):
             tokens: masked ids, shape (batch, tokens).
             masked: positions in the flattened batch, shape (masked,).
             labels: the original ids there, shape (masked,).
+            document_starts: as in `Encoder.forward`.
 
         Returns:
             Cross-entropy in nats, summed over masked positions, shape ().
         """
-        hidden = self.encoder(tokens).flatten(0, 1).index_select(0, masked)
+        hidden = self.encoder(tokens, document_starts).flatten(0, 1).index_select(0, masked)
         return chunked_cross_entropy(
             self.transform(hidden), self.encoder.words.weight, self.bias, labels
         )

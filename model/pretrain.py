@@ -167,11 +167,7 @@ def update(
     for number, batch in enumerate(parts):
         with without_sync(wrapped, skip=number < len(parts) - 1):
             with precision(settings.precision, worker.device):
-                loss = wrapped(
-                    batch.tokens.to(worker.device),
-                    batch.masked.to(worker.device),
-                    batch.labels.to(worker.device),
-                )
+                loss = wrapped(*inputs_of(batch, worker))
             (loss * scale).backward()
         losses.append(loss.detach())
     norm = torch.nn.utils.clip_grad_norm_(
@@ -192,6 +188,15 @@ def update(
     return float(total) / max(masked, 1), float(norm), seen
 
 
+def inputs_of(batch: Batch, worker: Worker) -> list[torch.Tensor]:
+    """What the model is called with: tokens, masked positions, labels, and document starts where
+    documents are to be encoded apart."""
+    tensors = [batch.tokens, batch.masked, batch.labels]
+    if batch.documents_apart:
+        tensors.append(batch.document_starts)
+    return [tensor.to(worker.device) for tensor in tensors]
+
+
 @torch.no_grad()
 def evaluate(
     model: MaskedLanguageModel, data: TrainingData, worker: Worker, step: int
@@ -209,11 +214,7 @@ def evaluate(
     for number, language in enumerate(data.held_out.counts):
         for batch in data.held_out_batches(language, worker):
             with precision(settings.precision, worker.device):
-                loss = model(
-                    batch.tokens.to(worker.device),
-                    batch.masked.to(worker.device),
-                    batch.labels.to(worker.device),
-                )
+                loss = model(*inputs_of(batch, worker))
             sums[number, 0] += loss
             sums[number, 1] += len(batch.labels)
     model.train()

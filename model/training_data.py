@@ -92,6 +92,11 @@ class PretrainingJob(Config):
         """Ids that are never predicted."""
         return frozenset({BOS_ID, PAD_ID, EOS_ID, UNK_ID, self.rows - 1})
 
+    @property
+    def documents_apart(self) -> bool:
+        """Whether documents of a row must not see each other."""
+        return self.mode == "document"
+
     def rate_at(self, step: int) -> float:
         """The masking rate of a step, from 0."""
         found = phase_at(self.masking.phases, step, self.pretraining.steps)
@@ -189,6 +194,11 @@ class TrainingData:
                 f"no sequence was packed of {', '.join(job.without_text)}: the other languages "
                 f"take their shares"
             )
+        if job.mode == "pairs":
+            self.notes.append(
+                "packing.mode = pairs: only masked tokens are learnt; the encoder has one token "
+                "type and no next-sentence head"
+            )
         self.masker = masker_of(job, store, counts)
         self.unigram = unigram_log_probabilities(counts, job.special_ids)
         self.plan = plan_of(job, self.train.counts)
@@ -216,7 +226,9 @@ class TrainingData:
         batches = []
         for part in (slice(i, i + group) for i in range(0, len(rows), group)):
             taken = self.train.take(rows[part], views[part])
-            batches += batches_of(taken, samples.passes[part], masker, length, size)
+            batches += batches_of(
+                taken, samples.passes[part], masker, length, size, self.job.documents_apart
+            )
         return batches
 
     def held_out_batches(self, language: str, worker: Worker) -> list[Batch]:
@@ -230,7 +242,8 @@ class TrainingData:
         if not len(own):
             return []
         views, size = np.zeros_like(own), self.job.pretraining.sequences_per_micro_batch
-        return batches_of(self.held_out.take(own, views), views, None, self.job.length, size)
+        taken, apart = self.held_out.take(own, views), self.job.documents_apart
+        return batches_of(taken, views, None, self.job.length, size, apart)
 
     def unigram_baseline(self) -> LossSums:
         """Cross-entropy of the unigram model on the masked tokens that evaluation predicts."""

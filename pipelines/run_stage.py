@@ -20,10 +20,10 @@ from pipelines.extract.stage import extract_step, extract_units
 from pipelines.filters import filter_step, filter_units
 from pipelines.filters.derived import is_derived, score_histograms, with_derived
 from pipelines.ngrams.stage import score_perplexity
-from pipelines.pack_sequences import pack_step, pack_units
+from pipelines.pack_sequences import model_part, pack_notes, pack_step, pack_units, write_card
 from pipelines.rebalance import balance_step, balance_units
 from pipelines.sources import list_shards
-from pipelines.train_vocabulary import vocabulary_step, vocabulary_units
+from pipelines.train_vocabulary import train_vocabulary
 
 
 def extract(stage: StageRun, config: DataConfig) -> StageRecord:
@@ -69,19 +69,23 @@ def balance(stage: StageRun, config: DataConfig) -> StageRecord:
 
 
 def vocabulary(stage: StageRun, config: DataConfig) -> StageRecord:
-    """A single unit."""
+    """Words counted file by file, then one vocabulary for all languages."""
     [shares] = stage.record("balance").outputs_of(part="balance")
     unique = unique_documents(stage, config).outputs_of(part="unique")
-    return stage.run(vocabulary_step(config, shares, unique), vocabulary_units(shares, unique))
+    return train_vocabulary(stage, config, shares, unique)
 
 
 def pack(stage: StageRun, config: DataConfig) -> StageRecord:
-    """One unit a file of documents."""
+    """One unit a file of documents; then the dataset card."""
     [output] = stage.record("balance").outputs_of(part="balance")
     shares = read_json(stage.store, output.path)
     pieces = stage.record("vocabulary").outputs
     unique = unique_documents(stage, config).outputs_of(part="unique")
-    return stage.run(pack_step(config, shares, pieces, unique), pack_units(shares, pieces, unique))
+    step = pack_step(config, shares, pieces)
+    units = pack_units(shares, pieces, unique, mix_languages=config.packing.mix_languages)
+    record = stage.run(step, units, notes=pack_notes(config))
+    write_card(stage, config, step, record, model_part(pieces))
+    return record
 
 
 def unique_documents(stage: StageRun, config: DataConfig) -> StageRecord:

@@ -16,7 +16,7 @@ from pipelines.core.manifest import StageRecord
 from pipelines.core.shards import Attempt, Step, Unit, run_step
 from pipelines.core.store import Store, local_file
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the same run would give another page."""
 
 

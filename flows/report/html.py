@@ -8,9 +8,10 @@ from flows.report import markup
 from flows.report.markup import Table
 from flows.report.model_plots import loss_svg, scores_svg
 from flows.report.perplexity import perplexity_section
-from flows.report.plots import fertility_svg, funnel_svg, shares_svg
+from flows.report.phases import phases_svg
+from flows.report.plots import funnel_svg, shares_svg
 from flows.report.read import RunView, by_language, mean_loss
-from flows.report.tables import Metrics, Scores
+from flows.report.tables import Metrics, Scores, Shares
 from flows.report.totals import (
     dropped,
     funnel,
@@ -19,6 +20,7 @@ from flows.report.totals import (
     stage_time,
     verdict,
 )
+from flows.report.vocabulary import vocabulary_section
 
 
 def page(view: RunView) -> str:
@@ -98,20 +100,23 @@ def _languages(view: RunView) -> str:
     balance = view.balance
     if balance is None:
         return _unfinished("Languages")
-    columns = ("language", "bytes", "documents", "sentences n", "characters", "p", "q", "repeats",
-               "capped")  # fmt: skip
+    packed = by_language(view.record("pack"), "tokens")
+    columns = ("language", "bytes", "documents", "sentences", "characters", "tokens", "p", "q",
+               "repeats", "capped", "set by hand")  # fmt: skip
     rows = [
-        (row.language, row.bytes, row.documents, row.sentences, row.characters, percent(row.p),
-         percent(row.q), f"{row.repeats:.2f}", row.capped)
+        (row.language, row.bytes, row.documents, row.sentences, row.characters,
+         packed.get(row.language), percent(row.p), percent(row.q), f"{row.repeats:.2f}",
+         row.capped, row.weighted)
         for row in balance.rows
     ]  # fmt: skip
     excluded = [(row.language, f"{row.sentences:,}", row.reason) for row in balance.excluded]
     parts = [
         markup.paragraph(
             f"p is a language's share of the {balance.unit} of the deduplicated corpus; "
-            f"q, its share in the mix, is p^{balance.alpha:g} over the sum of all p^"
-            f"{balance.alpha:g} (Conneau and Lample 2019), lowered where a text would be seen more "
-            f"than {balance.max_repeats:g} times in one pass, the excess going to the others."
+            f"q, its share in the mix, is p^alpha over the sum of all p^alpha with alpha = "
+            f"{balance.alphas} (Conneau and Lample 2019), lowered where a text would be seen more "
+            f"than {balance.max_repeats:g} times in one pass, the excess going to the others. "
+            "Tokens are those packed for training."
         ),
         markup.figure(
             shares_svg(balance, view.section.max_languages_in_picture),
@@ -119,6 +124,27 @@ def _languages(view: RunView) -> str:
             Table(columns, rows),
         ),
     ]
+    phases = balance.phases if len(balance.phases) > 1 else ()
+    uses: list[tuple[str, Shares]] = [(f"q until {phase.until:g}", phase) for phase in phases]
+    if balance.vocabulary is not None:
+        uses.append(("q of the vocabulary", balance.vocabulary))
+    by_use = [
+        (row.language, *(percent(q) if (q := use.of(row.language)) is not None else None
+                         for _, use in uses))
+        for row in balance.rows
+    ]  # fmt: skip
+    if uses:
+        titles = [f"{title} (alpha = {use.alpha:g})" for title, use in uses]
+        table = Table(("language", *titles), by_use)
+        parts.append(
+            markup.figure(
+                phases_svg(balance, view.section.max_languages_in_picture),
+                "Share of each language in each phase of training.",
+                table,
+            )
+            if len(balance.phases) > 1
+            else markup.details("shares by use", markup.table(table))
+        )
     if excluded:
         reasons = Table(("language", "sentences", "why it is left out"), excluded, text_columns=3)
         parts.append(markup.paragraph(f"Languages left out of the mix: {len(excluded)}."))
@@ -130,29 +156,7 @@ def _vocabulary(view: RunView) -> str:
     report = view.vocabulary
     if report is None:
         return _unfinished("Vocabulary")
-    rows = [
-        (tag, row.characters, row.words, row.tokens, _ratio(row.tokens, row.words),
-         _ratio(row.tokens, row.characters), percent(row.unknown / row.tokens) if row.tokens
-         else None)
-        for tag, row in sorted(report.languages.items(), key=lambda i: (-i[1].characters, i[0]))
-    ]  # fmt: skip
-    columns = ("language", "characters", "words", "tokens", "tokens per word",
-               "tokens per character", "unknown tokens")  # fmt: skip
-    most = view.section.max_languages_in_picture
-    return markup.section(
-        "Vocabulary",
-        markup.paragraph(
-            f"{report.pieces:,} pieces ({report.rows:,} rows with special tokens), trained on "
-            f"{report.sample_characters:,} characters drawn by q."
-        ),
-        markup.figure(
-            fertility_svg(report, most),
-            f"Fertility: tokens per word and per character of {min(len(rows), most)} of "
-            f"{len(rows)} languages. Languages written without spaces have few words as counted "
-            "here; compare them by tokens per character.",
-            Table(columns, rows),
-        ),
-    )
+    return vocabulary_section(report, view.section.max_languages_in_picture)
 
 
 def _packed(view: RunView) -> str:
@@ -291,7 +295,3 @@ def _nats(value: float | None) -> str | None:
 
 def _perplexity(value: float | None) -> str | None:
     return None if value is None else f"{math.exp(value):,.1f}"
-
-
-def _ratio(over: int, under: int) -> str | None:
-    return f"{over / under:.2f}" if under else None

@@ -23,7 +23,7 @@ from flows.report.figures import (
     to_svg,
 )
 from flows.report.read import RunView
-from flows.report.tables import Balance, BalanceRow, VocabularyReport
+from flows.report.tables import Balance, BalanceRow
 from flows.report.totals import Dropped, Funnel
 
 MAX_REASONS = 15
@@ -38,8 +38,13 @@ def save_png(view: RunView, path: Path) -> None:
     """
     if view.balance is None:
         raise ValueError(f"run {view.name!r}: no language shares to draw; balance is not finished")
+    save_shares_png(view.balance, path, view.section.max_languages_in_picture)
+
+
+def save_shares_png(balance: Balance, path: Path, max_languages: int) -> None:
+    """Write the picture of the shares of a balance table as PNG."""
     with style("shares"):
-        to_png(_shares(view.balance, view.section.max_languages_in_picture), path)
+        to_png(_shares(balance, max_languages), path)
 
 
 def shares_svg(balance: Balance, max_languages: int) -> str:
@@ -77,29 +82,6 @@ def funnel_svg(funnel: Sequence[Funnel], dropped: Sequence[Dropped]) -> str:
         return to_svg(figure, "funnel", "Documents and bytes left after each stage")
 
 
-def fertility_svg(report: VocabularyReport, max_languages: int) -> str:
-    """Tokens per word and per character of the languages with the most text."""
-    most = sorted(report.languages.items(), key=lambda item: (-item[1].characters, item[0]))
-    shown = most[:max_languages]
-    tags, places = [tag for tag, _ in shown], range(len(shown))
-    with style("fertility"):
-        figure = new_figure(4.2)
-        panels = figure.subplots(2, 1, sharex=True)
-        measures = (
-            ("tokens per word", BLUE, [_ratio(row.tokens, row.words) for _, row in shown]),
-            (
-                "tokens per character",
-                GREEN,
-                [_ratio(row.tokens, row.characters) for _, row in shown],
-            ),
-        )
-        for axes, (label, colour, values) in zip(panels, measures, strict=True):
-            panel(axes).bar(places, values, color=colour, width=0.7)
-            axes.set_ylabel(label)
-        language_axis(panels[1], tags, "language, the most text first")
-        return to_svg(figure, "fertility", "Tokens per word and per character by language")
-
-
 def _shares(balance: Balance, max_languages: int) -> Figure:
     rows = sorted(balance.rows, key=lambda row: (-row.p, row.language))[:max_languages]
     places = range(len(rows))
@@ -115,9 +97,9 @@ def _shares(balance: Balance, max_languages: int) -> Figure:
         "s",
         color=BLUE,
         markersize=5,
-        label=f"q, share in the mix (alpha = {balance.alpha:g})",
+        label=f"q, share in the mix (alpha = {balance.alphas})",
     )
-    upper.set_ylabel("share of sentences")
+    upper.set_ylabel(f"share of {balance.unit}")
     upper.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share * 100:g} %"))
     upper.yaxis.set_minor_formatter(NullFormatter())
     upper.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1, ncols=2)
@@ -125,7 +107,7 @@ def _shares(balance: Balance, max_languages: int) -> Figure:
     shown = f"the {len(rows)} largest of {len(balance.rows)}" if rest else f"all {len(rows)}"
     upper.set_title(f"Shares of the languages, {shown}")
     _repeats(panel(lower), rows, balance.max_repeats)
-    language_axis(lower, [row.language for row in rows], "language, most sentences first")
+    language_axis(lower, [row.language for row in rows], f"language, most {balance.unit} first")
     return figure
 
 
@@ -159,7 +141,3 @@ def _largest_reasons(dropped: Sequence[Dropped]) -> list[tuple[str, int]]:
     if rest:
         shown.append((f"{len(rest)} further reasons", sum(row.count for row in rest)))
     return shown
-
-
-def _ratio(over: int, under: int) -> float:
-    return over / under if under else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -10,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.report.read import STAGES, RunView, by_language, read_run
-from flows.report.tables import Balance
+from flows.report.tables import Balance, VocabularyReport
 from flows.report.totals import group_losses, percent, size, stage_time
 from pipelines.core.store import Store
 
@@ -50,8 +51,8 @@ def _languages(balance: Balance | None, max_languages: int) -> list[RenderableTy
     if balance is None:
         return [Text("Languages: not finished")]
     table = _table(
-        f"Languages (q ~ p^{balance.alpha:g})",
-        "language", "bytes", "documents", "sentences n", "p", "q", "repeats",
+        f"Languages (q ~ p^alpha, alpha = {balance.alphas}; p of {balance.unit})",
+        "language", "bytes", "documents", "sentences", "p", "q", "repeats",
     )  # fmt: skip
     for row in balance.rows[:max_languages]:
         table.add_row(
@@ -79,9 +80,14 @@ def _languages(balance: Balance | None, max_languages: int) -> list[RenderableTy
         parts.append(Text(f" {rest} smaller languages are not shown; they are in the report"))
     if any(row.capped for row in rows):
         parts.append(Text(f" * held at balance.max_repeats = {balance.max_repeats:g}"))
+    if weighted := [row.language for row in rows if row.weighted]:
+        parts.append(Text(f" set by balance.weights: {', '.join(weighted)}"))
     if balance.excluded:
-        named = ", ".join(row.language for row in balance.excluded)
-        parts.append(Text(f" left out, too little text ({len(balance.excluded)}): {named}"))
+        shown = balance.excluded[:max_languages]
+        named = ", ".join(f"{row.language} ({row.sentences:,})" for row in shown)
+        text = f" left out, too little text ({len(balance.excluded)}; sentences): {named}"
+        more = len(balance.excluded) - len(shown)
+        parts.append(Text(f"{text} and {more} more, in the report" if more else text))
     return [*parts, Text()]
 
 
@@ -94,7 +100,25 @@ def _vocabulary(view: RunView) -> list[RenderableType]:
         sequences = sum(by_language(pack, "sequences").values())
         held_out = sum(by_language(pack, "held_out_tokens").values())
         packed = f"{tokens:,} tokens in {sequences:,} sequences; {held_out:,} tokens held out"
-    return [Text(f" Vocabulary  {pieces}"), Text(f" Packed      {packed}"), Text()]
+    lines = [f" Vocabulary  {pieces}", *_fertility(report)]
+    return [*map(Text, lines), Text(f" Packed      {packed}"), Text()]
+
+
+def _fertility(report: VocabularyReport | None) -> Iterator[str]:
+    """What the vocabulary makes of held-out text, in a line, and against the other in another."""
+    totals = report.totals if report else None
+    if totals is None or not totals.tokens:
+        return
+    per_word = "-" if totals.tokens_per_word is None else f"{totals.tokens_per_word:.2f}"
+    yield (
+        f" Fertility   {per_word} tokens per word, {totals.tokens_per_character or 0:.3f} per "
+        f"character, {percent(totals.unknown / totals.tokens)} unknown"
+    )
+    if totals.ratio is not None:
+        yield (
+            f"             {totals.ratio:.3f} times the tokens of compare_with; "
+            f"fewer in {totals.languages_with_fewer_tokens} of {totals.languages}"
+        )
 
 
 def _losses(view: RunView) -> list[RenderableType]:

@@ -207,9 +207,10 @@ def _mix(view: RunView) -> list[str]:
     large, small = table.rows[0], table.rows[-1]
     capped = sum(row.capped for row in table.rows)
     text = (
-        f"{len(table.rows)} languages are in the mix: with alpha = {table.alpha:g} the largest, "
-        f"{large.language}, goes from {percent(large.p)} of the sentences to {percent(large.q)}, "
-        f"and the smallest, {small.language}, from {percent(small.p)} to {percent(small.q)}. "
+        f"{len(table.rows)} languages are in the mix: with alpha = {table.alphas} the largest, "
+        f"{large.language}, goes from {percent(large.p)} of the {table.unit} to "
+        f"{percent(large.q)}, and the smallest, {small.language}, from {percent(small.p)} to "
+        f"{percent(small.q)}. "
         f"The cap of {table.max_repeats:g} repeats holds back {capped} of them"
     )
     if table.excluded:
@@ -222,11 +223,18 @@ def _vocabulary(view: RunView) -> list[str]:
     if report is None:
         return []
     text = f"The vocabulary has {report.pieces:,} pieces ({report.rows:,} rows with special tokens)"
-    return [
-        f"{text}; {sum(tokens.values()):,} tokens are packed for training."
-        if tokens
-        else f"{text}."
-    ]
+    if tokens:
+        text += f"; {sum(tokens.values()):,} tokens are packed for training"
+    totals = report.totals
+    if totals is None or not totals.tokens or totals.tokens_per_character is None:
+        return [f"{text}."]
+    measured = f"On held-out text it makes {totals.tokens_per_character:.3f} tokens per character"
+    if totals.tokens_per_word is not None:
+        measured += f" and {totals.tokens_per_word:.2f} per word"
+    measured += f", {percent(totals.unknown / totals.tokens)} of them unknown"
+    if totals.ratio is not None:
+        measured += f"; that is {totals.ratio:.3f} times as many as the vocabulary compared with"
+    return [f"{text}.", f"{measured}."]
 
 
 def _loss(view: RunView) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,20 +132,138 @@ def table_to_documents(table: pa.Table) -> list[Document]:
     return documents
 
 
-def sequence_schema(id_type: pa.DataType) -> pa.Schema:
+@dataclass(frozen=True, slots=True)
+class PackedFormat:
+    """What a file of packed sequences says of itself, in its Parquet schema's metadata."""
+
+    rows: int
+    """Rows of the vocabulary's embedding table: every id is below it."""
+    mode: str
+    """`stream`, `document` or `pairs`: see pipelines/pack_sequences."""
+    length: int
+    """Longest sequence in tokens, special ones included."""
+    vocabulary: str
+    """SHA-256 of `spm.model`, or of `tokenizer.json` where there is no such model."""
+
+    @property
+    def id_bytes(self) -> int:
+        """Bytes of a stored id: the narrowest that holds rows - 1."""
+        return 2 if self.rows <= 2**16 else 4
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The entries of the schema's metadata."""
+        return {
+            "babelmill.rows": str(self.rows),
+            "babelmill.id_bytes": str(self.id_bytes),
+            "babelmill.mode": self.mode,
+            "babelmill.length": str(self.length),
+            "babelmill.vocabulary": self.vocabulary,
+        }
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the file, with its metadata."""
+        id_type = pa.uint16() if self.id_bytes == 2 else pa.uint32()
+        return sequence_schema(id_type, self.mode).with_metadata(self.metadata)
+
+
+def sequence_schema(id_type: pa.DataType, mode: str = "stream") -> pa.Schema:
     """Schema of packed sequences; `id_type` is uint16 or uint32, derived from the vocabulary size.
 
     Masked input = `tokens` with `mask_tokens[view]` put at `mask_positions[view]`; labels =
     `tokens` at those positions. So one row carries both the masked sequence and the original.
+    `document_starts[i]` is where the text of `document_ids[i]` begins: its first token, or in mode
+    `document` its `<s>`. Mode `pairs` adds `segments` (0 and 1, one a token) and `is_next`.
     """
-    return pa.schema(
-        [
-            pa.field("sequence_id", pa.string(), nullable=False),
-            pa.field("language", pa.string(), nullable=False),
-            pa.field("tokens", pa.list_(id_type), nullable=False),
-            pa.field("document_starts", pa.list_(pa.int32()), nullable=False),
-            pa.field("mask_positions", pa.list_(pa.list_(pa.uint16())), nullable=False),
-            pa.field("mask_tokens", pa.list_(pa.list_(id_type)), nullable=False),
-            pa.field("document_ids", pa.list_(pa.string()), nullable=False),
-        ]
-    )
+    fields = [
+        pa.field("sequence_id", pa.string(), nullable=False),
+        pa.field("language", pa.string(), nullable=False),
+        pa.field("tokens", pa.list_(id_type), nullable=False),
+        pa.field("document_starts", pa.list_(pa.int32()), nullable=False),
+        pa.field("mask_positions", pa.list_(pa.list_(pa.uint16())), nullable=False),
+        pa.field("mask_tokens", pa.list_(pa.list_(id_type)), nullable=False),
+        pa.field("document_ids", pa.list_(pa.string()), nullable=False),
+    ]
+    if mode == "pairs":
+        fields.append(pa.field("segments", pa.list_(pa.uint8()), nullable=False))
+        fields.append(pa.field("is_next", pa.bool_(), nullable=False))
+    return pa.schema(fields)
+
+
+def read_packed_format(metadata: Mapping[bytes, bytes] | None, path: str) -> PackedFormat:
+    """What a file of packed sequences says of itself.
+
+    Args:
+        metadata: of the file's Arrow schema.
+        path: named in the error.
+
+    Raises:
+        ValueError: it says nothing, or its width of ids is not that of its vocabulary.
+    """
+    found = {key.decode(): value.decode() for key, value in (metadata or {}).items()}
+    try:
+        read = PackedFormat(
+            rows=int(found["babelmill.rows"]),
+            mode=found["babelmill.mode"],
+            length=int(found["babelmill.length"]),
+            vocabulary=found["babelmill.vocabulary"],
+        )
+        id_bytes = int(found["babelmill.id_bytes"])
+    except (KeyError, ValueError) as error:
+        raise ValueError(
+            f"{path}: its metadata are not those of packed sequences ({error}); need "
+            "babelmill.rows, id_bytes, mode, length, vocabulary: run the pack stage again"
+        ) from None
+    if id_bytes != read.id_bytes:
+        raise ValueError(
+            f"{path}: ids of {id_bytes} bytes, but a vocabulary of {read.rows} rows needs "
+            f"{read.id_bytes}"
+        )
+    return read
+
+
+def check_packed(
+    metadata: Mapping[bytes, bytes] | None, rows: int, path: str, vocabulary: str | None = None
+) -> PackedFormat:
+    """Refuse packed sequences that were made with another vocabulary.
+
+    Args:
+        rows: rows of the reader's vocabulary.
+        vocabulary: SHA-256 of the reader's vocabulary file; None where it is not known.
+
+    Raises:
+        ValueError: the file is none of packed sequences, or its vocabulary is another one; both
+            are named.
+    """
+    found = read_packed_format(metadata, path)
+    if found.rows != rows:
+        raise ValueError(
+            f"{path}: packed with a vocabulary of {found.rows} rows (sha256 {found.vocabulary}), "
+            f"read with one of {rows} rows"
+        )
+    if vocabulary is not None and found.vocabulary != vocabulary:
+        raise ValueError(
+            f"{path}: packed with the vocabulary of sha256 {found.vocabulary}, read with that of "
+            f"sha256 {vocabulary}"
+        )
+    return found
+
+
+def check_widths(table: pa.Table | pa.RecordBatch, stored: PackedFormat, path: str) -> None:
+    """Hold ids against the width that the file claims: bytes = tokens x width.
+
+    Raises:
+        ValueError: a column of ids has another width; the file and the column are named.
+    """
+    for name in ("tokens", "mask_tokens"):
+        if name not in table.schema.names:
+            continue
+        values = table.schema.field(name).type
+        while pa.types.is_list(values):
+            values = values.value_type
+        if not pa.types.is_unsigned_integer(values) or values.bit_width != 8 * stored.id_bytes:
+            raise ValueError(
+                f"{path}, column {name}: ids of type {values}; a vocabulary of {stored.rows} rows "
+                f"needs unsigned integers of {stored.id_bytes} bytes"
+            )

@@ -1,66 +1,164 @@
-"""The vocabulary as a Hugging Face `tokenizers` file that gives the same ids as SentencePiece."""
+"""A vocabulary as Hugging Face files whose fast tokenizer gives the same ids as SentencePiece.
+
+Literal special tokens. A web page may hold `</s>` or `<mask>` as text. To SentencePiece, and so to
+packing, that is text like any other. A fast tokenizer looks for the names of its special tokens
+first, unless it is told not to; tokenizer_config.json tells it so (`split_special_tokens`), and
+`AutoTokenizer.from_pretrained(folder)` then gives the ids of packing for every text. To have a name
+read as the token, say so:
+
+- `<mask>` in the fill-mask pipeline: `pipeline("fill-mask", folder, tokenizer_kwargs={
+  "split_special_tokens": False})`; in other code `tokenizer(text, split_special_tokens=False)`.
+  Then all five names are read, in text of your own.
+- `tokenizers.Tokenizer.from_file` knows nothing of tokenizer_config.json and reads the names; set
+  `tokenizer.encode_special_tokens = True` for the ids of packing.
+
+A lone surrogate must be replaced by the caller: `tokenizers` refuses it. Blanks at both ends of the
+text, and around a `<mask>` that is read, go.
+"""
 
 from __future__ import annotations
 
-import sys
-import unicodedata
+import json
+from collections.abc import Mapping
 from typing import Any
 
-from sentencepiece import sentencepiece_model_pb2
-from tokenizers import (
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import processors as post
+
+from pipelines.core.fast_normalizer import fast_normalizer
+from pipelines.core.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    FIRST_PIECE_ID,
+    MASK_TOKEN,
+    SPECIAL_TOKENS,
+    UNK_ID,
+    Vocabulary,
+)
+from pipelines.core.word_cache import BLANK
+from pipelines.core.wordpiece import (
+    WORDPIECE_MASK_TOKEN,
+    WORDPIECE_SPECIAL_TOKENS,
+    WordPieceVocabulary,
 )
 
-from pipelines.core.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary
+NEVER = -10_000.0
+"""Score of pieces that no text may become: names of special tokens, and bytes. SentencePiece keeps
+them out of its search; Hugging Face's Unigram has one table for all."""
+STAND_INS = "\ue000\uf8ff\U000f0000\U0010fffd"
+"""Characters of private use, one of which is unknown to any vocabulary."""
 
 
-def missed_compositions(vocabulary: Vocabulary, precompiled: Any) -> list[Any]:
-    """Replacements for the character pairs that `Precompiled` does not compose.
+def tokenizer_files(
+    vocabulary: Vocabulary | WordPieceVocabulary, max_length: int = 512
+) -> dict[str, bytes]:
+    """All files that `AutoTokenizer.from_pretrained` needs, by name.
 
-    It looks up single characters where a grapheme has six bytes or more, while SentencePiece
-    matches sequences: a decomposed Bengali vowel sign (U+09C7 U+09BE) would get other pieces.
+    Args:
+        vocabulary: Unigram or WordPiece.
+        max_length: tokens of a sequence, special ones included (`model_max_length`).
+
+    Returns:
+        tokenizer.json, tokenizer_config.json, special_tokens_map.json.
+
+    Raises:
+        ValueError: see `tokenizer_json`.
     """
-    replacements = []
-    for code in range(sys.maxunicode + 1):
-        pair = unicodedata.decomposition(chr(code))
-        if not pair or pair.startswith("<") or " " not in pair:
-            continue
-        text = "".join(chr(int(part, 16)) for part in pair.split())
-        composed = vocabulary.normalize(text)
-        if composed != precompiled.normalize_str(text):
-            replacements.append(normalizers.Replace(text, composed))
-    return replacements
+    if isinstance(vocabulary, WordPieceVocabulary):
+        written = vocabulary.model.decode("utf-8")
+        (bos, pad, eos, unk), mask = WORDPIECE_SPECIAL_TOKENS, WORDPIECE_MASK_TOKEN
+        inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    else:
+        written = tokenizer_json(vocabulary)
+        (bos, pad, eos, unk), mask = SPECIAL_TOKENS, MASK_TOKEN
+        inputs = ["input_ids", "attention_mask"]
+    special = {
+        "bos_token": bos,
+        "eos_token": eos,
+        "sep_token": eos,
+        "cls_token": bos,
+        "unk_token": unk,
+        "pad_token": pad,
+        "mask_token": mask,
+    }
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,
+        "model_input_names": inputs,
+        **special,
+    }
+    return {
+        "tokenizer.json": written.encode("utf-8"),
+        "tokenizer_config.json": _json(settings),
+        "special_tokens_map.json": _json(special),
+    }
 
 
 def tokenizer_json(vocabulary: Vocabulary) -> str:
-    """The vocabulary as a Hugging Face `tokenizers` file in XLM-R ids."""
-    proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model)
-    pieces = [(vocabulary.token(i), vocabulary.score(i)) for i in range(vocabulary.rows)]
-    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=UNK_ID, byte_fallback=False))
-    steps: list[Any] = []
-    if proto.normalizer_spec.precompiled_charsmap:
-        precompiled = normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
-        steps += [*missed_compositions(vocabulary, precompiled), precompiled]
-    # SentencePiece removes blanks at both ends and folds inner ones after normalising.
-    steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip(left=True, right=True)]
-    tokenizer.normalizer = normalizers.Sequence(steps)
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
-    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    tokenizer.post_processor = processors.TemplateProcessing(
+    """A Unigram vocabulary as a Hugging Face `tokenizers` file in XLM-R ids.
+
+    Raises:
+        ValueError: a model with user-defined symbols, without a blank before words, or with a
+            piece whose characters are no pieces; none comes from our trainer. Or one with byte
+            fallback that has no piece for a character of the special tokens' names.
+    """
+    model = ModelProto.FromString(vocabulary.model)
+    kinds = model.SentencePiece
+    in_bytes = bool(model.trainer_spec.byte_fallback)
+    pieces = {piece.piece for piece in model.pieces if piece.type == kinds.NORMAL}
+    if any(piece.type == kinds.USER_DEFINED for piece in model.pieces):
+        raise ValueError("a model with user-defined symbols cannot be written as tokenizer.json")
+    table = [(vocabulary.token(i), NEVER) for i in range(FIRST_PIECE_ID)]
+    table += [
+        (piece.piece, float(piece.score) if piece.type == kinds.NORMAL else NEVER)
+        for piece in model.pieces[FIRST_PIECE_ID - 1 :]
+    ]
+    table.append((MASK_TOKEN, NEVER))
+    characters = set("".join(pieces))
+    if lacking := characters - pieces:
+        raise ValueError(
+            f"{min(lacking)!r} occurs in pieces and is none: unknown characters would be cut "
+            "otherwise than by SentencePiece"
+        )
+    tokenizer = Tokenizer(models.Unigram(table, unk_id=UNK_ID, byte_fallback=in_bytes))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            fast_normalizer(model.normalizer_spec, characters),
+            *_unknown_in_names(characters, in_bytes),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=BLANK, prepend_scheme="never")
+    words = decoders.Metaspace(replacement=BLANK, prepend_scheme="always")
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), words]) if in_bytes else words
+    tokenizer.post_processor = post.TemplateProcessing(
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
         special_tokens=[("<s>", BOS_ID), ("</s>", EOS_ID)],
     )
     # A mask stands for a word with the blank before it, as in XLM-R's own tokenizer.
-    mask = AddedToken("<mask>", lstrip=True, special=True)
-    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", mask])
-    assert tokenizer.token_to_id("<pad>") == PAD_ID
-    assert tokenizer.token_to_id("<mask>") == vocabulary.mask_id
+    mask = AddedToken(MASK_TOKEN, lstrip=True, special=True)
+    tokenizer.add_special_tokens([*SPECIAL_TOKENS, mask])
     return str(tokenizer.to_str(pretty=False))
+
+
+def _unknown_in_names(characters: set[str], in_bytes: bool) -> list[Any]:
+    """Replacements for characters of the special tokens' names that are unknown to the vocabulary.
+
+    An unknown character costs more than NEVER, so the name itself would be taken for it: with
+    another unknown character in its place the name does not occur, and the ids are the same.
+    """
+    unknown = sorted(set("".join((*SPECIAL_TOKENS, MASK_TOKEN))) - characters)
+    if unknown and in_bytes:
+        raise ValueError(
+            f"no piece for {''.join(unknown)!r}, which occur in the names of special tokens, so "
+            "that they could not be told from text; require these characters in training"
+        )
+    stand_in = min(set(STAND_INS) - characters) if unknown else ""
+    return [normalizers.Replace(character, stand_in) for character in unknown]
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8")

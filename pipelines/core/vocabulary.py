@@ -7,28 +7,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate, chain, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import sentencepiece as spm
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from pipelines.core.masking import Ids
+from pipelines.core.mask_rules import Ids
+from pipelines.core.store import Store
+from pipelines.core.word_cache import MAX_CACHED_WORDS, WordCache, why_not_by_word
+from pipelines.core.words import piece_word_starts
+
+if TYPE_CHECKING:
+    from pipelines.core.wordpiece import WordPieceVocabulary
 
 BOS_ID, PAD_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 FIRST_PIECE_ID = 4
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK_TOKEN = "<mask>"
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Vocabulary:
     """A SentencePiece model seen through XLM-R ids.
 
+    Args:
+        model: the bytes of spm.model.
+        max_cached_words: words whose ids are kept between calls (see word_cache.py); 0 for none.
+
     Raises:
         ValueError: the model's own special ids are not unk 0, bos 1, eos 2, without pad.
     """
 
-    def __init__(self, model: bytes) -> None:
+    def __init__(self, model: bytes, max_cached_words: int = MAX_CACHED_WORDS) -> None:
         self.model = model
         self._processor = spm.SentencePieceProcessor(model_proto=model)
         own = (
@@ -39,6 +55,11 @@ class Vocabulary:
         )
         if own != (0, 1, 2, -1):
             raise ValueError(f"SentencePiece ids unk, bos, eos, pad are {own}; need (0, 1, 2, -1)")
+        self.not_by_word = why_not_by_word(ModelProto.FromString(model))
+        """Why whole lines are encoded, which is slower; None where words are."""
+        self._words: WordCache | None = None
+        if max_cached_words and self.not_by_word is None:
+            self._words = WordCache(self._encode_lines, max_cached_words)
 
     @property
     def piece_count(self) -> int:
@@ -60,14 +81,48 @@ class Vocabulary:
         """Ids that stand for no text; <unk> among them, for nothing can be learnt from it."""
         return frozenset({BOS_ID, PAD_ID, EOS_ID, UNK_ID, self.mask_id})
 
+    @cached_property
+    def word_starts(self) -> npt.NDArray[np.bool_]:
+        """Whether a piece begins a word, shape (rows,); see `piece_word_starts`."""
+        return piece_word_starts([self.token(i) for i in range(self.rows)], "unigram")
+
     def encode(self, text: str) -> Ids:
         """Encode one text to ordinary ids, shape (tokens,), without <s> and </s>."""
-        return self.encode_batch([text])[0]
+        return self.encode_ragged([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
         """Encode several texts; see `encode`."""
-        encoded = self._processor.encode(list(texts), out_type=int, num_threads=1)
-        return [_to_xlmr(np.asarray(ids, dtype=np.uint32)) for ids in encoded]
+        ids, offsets = self.encode_ragged(texts)
+        return np.split(ids, offsets[1:-1]) if len(texts) else []
+
+    def encode_ragged(self, texts: Sequence[str]) -> tuple[Ids, npt.NDArray[np.int64]]:
+        """Encode texts to ordinary ids, without <s> and </s>.
+
+        A text's lines are encoded one by one and joined. Nothing in a text becomes a special id
+        but <unk>: a literal `</s>` is cut into pieces like any other text. A lone surrogate counts
+        as U+FFFD. Ids are those of plain SentencePiece (see word_cache.py for the proof).
+
+        Returns:
+            ids of all texts, shape (tokens,), and where each begins and ends, shape (texts + 1,).
+        """
+        if self._words is not None:
+            encoded = self._words.encode(texts)
+        else:
+            lines = [text.split("\n") for text in texts]
+            every = iter(self._encode_lines([line for of_text in lines for line in of_text]))
+            encoded = [b"".join(islice(every, len(of_text))) for of_text in lines]
+        return join_encoded(encoded)
+
+    def _encode_lines(self, lines: Sequence[str]) -> list[bytes]:
+        """Plain SentencePiece: bytes of uint32 ids in XLM-R's layout, one a line."""
+        if not lines:
+            return []
+        # Lists: an array for each of many short words takes longer than cutting it.
+        encoded = self._processor.encode(encodable(lines), out_type=int, num_threads=1)
+        ends = [4 * end for end in accumulate(map(len, encoded))]
+        ids = np.fromiter(chain.from_iterable(encoded), np.uint32, count=ends[-1] // 4)
+        data = _to_xlmr(ids).tobytes()
+        return [data[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Turn ordinary ids back into text; special ids are left out, <unk> becomes U+2047."""
@@ -80,7 +135,7 @@ class Vocabulary:
 
     def normalize(self, text: str) -> str:
         """The text as the model's own normalisation rules write it, before it is cut to pieces."""
-        normal = str(self._processor.normalize(text))
+        normal = str(self._processor.normalize(without_surrogates(text)))
         return normal.removeprefix("▁").replace("▁", " ")
 
     def token(self, token_id: int) -> str:
@@ -102,6 +157,57 @@ class Vocabulary:
         if FIRST_PIECE_ID <= token_id < self.mask_id:
             return float(self._processor.get_score(token_id - 1))
         return 0.0
+
+
+def open_vocabulary(
+    store: Store, outputs_by_part: Mapping[str, str]
+) -> Vocabulary | WordPieceVocabulary:
+    """The vocabulary that the vocabulary stage wrote.
+
+    Args:
+        outputs_by_part: keys in the store by part: `spm.model`, or only `tokenizer.json` where the
+            vocabulary is WordPiece's.
+
+    Raises:
+        ValueError: neither part is there; those that are are named.
+    """
+    from pipelines.core.wordpiece import WordPieceVocabulary  # it needs this module's ids
+
+    if "spm.model" in outputs_by_part:
+        return Vocabulary(store.read_bytes(outputs_by_part["spm.model"]))
+    if "tokenizer.json" in outputs_by_part:
+        return WordPieceVocabulary(store.read_bytes(outputs_by_part["tokenizer.json"]))
+    raise ValueError(
+        f"a vocabulary has a part spm.model or tokenizer.json; here are {sorted(outputs_by_part)}"
+    )
+
+
+def without_surrogates(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate, for which UTF-8 has no form."""
+    return SURROGATE.sub("\ufffd", text)
+
+
+def encodable(texts: Sequence[str]) -> list[str]:
+    """The texts with U+FFFD for each lone surrogate."""
+    try:
+        "".join(texts).encode("utf-8")  # several times as fast as looking for them
+    except UnicodeEncodeError:
+        return [without_surrogates(text) for text in texts]
+    return list(texts)
+
+
+def join_encoded(encoded: Sequence[bytes]) -> tuple[Ids, npt.NDArray[np.int64]]:
+    """Ids of several texts, one after the other.
+
+    Args:
+        encoded: uint32 ids in bytes, one a text.
+
+    Returns:
+        ids of all, shape (tokens,), and where each begins and ends, shape (texts + 1,).
+    """
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, count=len(encoded)) // 4, out=offsets[1:])
+    return np.frombuffer(bytearray().join(encoded), dtype=np.uint32), offsets
 
 
 def _to_xlmr(ids: Ids) -> Ids:

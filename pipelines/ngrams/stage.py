@@ -25,7 +25,7 @@ from pipelines.core.stages import StageRun
 from pipelines.ngrams.scoring import cut_language, score_file, split_file
 from pipelines.ngrams.training import count_file, draw_training_text, make_model
 
-VERSION = 1
+VERSION = 2
 DRAW_SETTINGS = (
     "tokens",
     "pieces",

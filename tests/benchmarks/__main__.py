@@ -21,7 +21,22 @@ from tests.benchmarks.machine import Skipped, machine, versions
 
 FOLDER = Path(__file__).resolve().parent
 DATA = FOLDER.parents[1].parent / "shared" / "data"
-NAMES = ("crawl", "extraction_quality", "wikipedia", "language", "filters", "deduplicate", "memory")
+NAMES = (
+    "crawl",
+    "extraction_quality",
+    "wikipedia",
+    "language",
+    "filters",
+    "deduplicate",
+    "memory",
+    "reader",
+    "balance_plan",
+    "vocabulary",
+    "vocabulary_report",
+    "mask",
+    "tokenize",
+    "pack",
+)
 
 SHOWN_ENTRIES = 30
 """A table with more entries, one for each language say, is only in the file."""

@@ -29,7 +29,10 @@ PACKAGES = frozenset(
         "rensa",
         "resiliparse",
         "sentencex",
+        "tokenizers",
+        "torch",
         "trafilatura",
+        "transformers",
         "warcio",
     }
 )

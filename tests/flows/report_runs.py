@@ -11,10 +11,11 @@ from typing import Any
 from rich.console import Console
 
 from flows.report.summary import run_table
+from pipelines.config import BalanceSection
 from pipelines.core.manifest import FileRef, StageRecord
 from pipelines.core.shards import Attempt, Step, Unit, run_step
 from pipelines.core.store import Store, local_file
-from pipelines.rebalance import sampling_plan
+from pipelines.rebalance import balance_table as table_of_shares
 
 SENTENCES = {"en": 60_000, "de": 24_000, "ru": 9_000, "zh-Hans": 8_000, "ar": 3_000, "hi": 900,
              "ja": 700, "th": 400, "sw": 60}  # fmt: skip
@@ -54,16 +55,13 @@ def each(measure: str, factor: float) -> dict[str, int]:
     return {f"{measure}/{tag}": int(n * factor) for tag, n in SENTENCES.items()}
 
 
-def balance_table() -> dict[str, Any]:
-    rows = [
-        {"language": row.language, "documents": row.count // 10, "sentences": row.count,
-         "characters": row.count * 80, "bytes": row.count * 100, "p": row.p, "q": row.q,
-         "repeats": row.repeats, "capped": row.capped}
-        for row in sampling_plan(SENTENCES, ALPHA, MAX_REPEATS)
-    ]  # fmt: skip
-    reason = "fewer than balance.min_sentences = 20"
-    return {"alpha": ALPHA, "max_repeats": MAX_REPEATS, "unit": "sentences", "rows": rows,
-            "excluded": [{"language": "yo", "sentences": 7, "reason": reason}]}  # fmt: skip
+def balance_table(**settings: Any) -> dict[str, Any]:
+    sizes = {
+        tag: {"documents": n // 10, "sentences": n, "characters": n * 80, "bytes": n * 100}
+        for tag, n in {**SENTENCES, "yo": 7}.items()
+    }
+    section = BalanceSection(alpha=ALPHA, max_repeats=MAX_REPEATS, **settings)
+    return table_of_shares(section, sizes)
 
 
 def sums(mean: float, step: float = 0.1) -> dict[str, dict[str, float]]:
@@ -93,10 +91,39 @@ SCORES: dict[str, Any] = {
              "per_language": {tag: {"accuracy": 0.5 + i / 25, "count": 90 - i}
                               for i, tag in enumerate(SENTENCES)}},
 }  # fmt: skip
+LINES = dict.fromkeys(SENTENCES, 2000) | {"th": 80, "sw": 12}
 VOCABULARY = {
-    "pieces": 12_000, "rows": ROWS, "sample_characters": 6_000_000,
-    "languages": {tag: {"tokens": n * 20, "characters": n * 80, "words": n * 14,
-                        "unknown": n // 99} for tag, n in SENTENCES.items()},
+    "pieces": 12_000, "rows": ROWS,
+    "training": {"kind": "unigram", "train_on": "words", "normalization": "nmt_nfkc",
+                 "character_coverage": 0.9995, "words": 41_000, "distinct_words": 42_500},
+    "languages": {tag: {"lines": n, "tokens": n * 20, "characters": n * 80, "words": n * 14,
+                        "unknown": n // 99, "unknown_characters": n // 80,
+                        "written_with_blanks": tag not in ("zh-Hans", "ja", "th"),
+                        "compared": {"tokens": n * (18 if tag == "en" else 25), "unknown": 0,
+                                     "unknown_characters": 0},
+                        "ratio": 20 / (18 if tag == "en" else 25)} for tag, n in LINES.items()},
+    "totals": {"languages": len(LINES), "lines": sum(LINES.values()), "words": 196_168,
+               "characters": sum(LINES.values()) * 80, "tokens": sum(LINES.values()) * 20,
+               "unknown": 140, "unknown_characters": 175, "tokens_per_word": 1.4286,
+               "tokens_per_character": 0.25, "ratio": 0.8457, "mean_ratio": 0.829,
+               "languages_with_fewer_tokens": 8,
+               "compared": {"tokens": 333_100, "unknown": 0, "unknown_characters": 0}},
+    "pieces_by": {
+        "script": [{"script": script, "name": name, "pieces": n, "share": n / 12_000,
+                    "used": n // 3} for script, name, n in
+                   (("Latn", "Latin", 7000), ("Cyrl", "Cyrillic", 3000), ("Hani", "Han", 1500),
+                    ("punctuation", "punctuation, symbols", 497))],
+        "length": {str(n): 12_000 // (n + 1) ** 2 for n in range(1, 17)},
+        "kind": {"normal": 11_997, "used_on_held_out_text": 4000, "unused_share": 0.6666,
+                 "one_character": 3000, "begins_a_word": 6100, "mixed_scripts": 1,
+                 "repeated_character": 2}},
+    "examples": {"longest": ["▁Donaudampfschiff"], "mixed_scripts": ["<b>ж"],
+                 "repeated_character": ["----", "▁aaaa"]},
+    "coverage": {"characters": 6_000_000, "distinct": 2100, "covered_share": 0.999_96,
+                 "covered_distinct": 2050,
+                 "missing": [{"character": "U+16A0", "shown": "ᚠ", "count": 17}],
+                 "languages": {tag: {"characters": n * 100, "distinct": 90, "covered_share": 1.0,
+                                     "covered_distinct": 90} for tag, n in SENTENCES.items()}},
 }  # fmt: skip
 CONFIG = f"[run]\nname = 'r'\n\n[report]\ntitle = '{TITLE}'\nmax_languages_in_picture = 8\n"
 

@@ -11,8 +11,10 @@ from flows.check_sizes import (
     check_vocabulary_size,
     size_on_server,
     summarise,
+    training_note,
 )
 from flows.config import RunConfig, resolve
+from pipelines.config import VocabularySection
 from pipelines.core.config import ConfigError
 from pipelines.core.records import Shard
 from pipelines.identify_language import known_languages
@@ -73,6 +75,24 @@ def test_a_vocabulary_the_bytes_cannot_support_is_refused_with_the_largest_that_
     check_vocabulary_size(250, [warc, wet], UNKNOWN)
     with pytest.raises(ConfigError, match=r"vocabulary\.size = 251: .* below 250"):
         check_vocabulary_size(251, [warc, wet], UNKNOWN)
+
+
+def test_what_training_will_need_is_said_and_drawn_lines_are_held_to_the_limit() -> None:
+    gigabytes = [crawl_file("a", 10**9, "wet")]  # at most 3 x 10^9 characters
+    lines = VocabularySection(train_on="lines", sample_characters=1_000_000_000)
+    note = training_note(lines, gigabytes, UNKNOWN)
+    assert note is not None
+    assert "1,000,000,000 characters of sample needs about 24.1 GB" in note and "at most" in note
+    with pytest.raises(
+        ConfigError, match=r"max_memory_gb is 16\.0 GB; .*sample_characters = 6[56]"
+    ):
+        training_note(lines.model_copy(update={"max_memory_gb": 16.0}), gigabytes, UNKNOWN)
+    # Nobody knows yet how many words there are: at most one in twenty characters is new.
+    words = VocabularySection(max_memory_gb=0.1)
+    note = training_note(words, [crawl_file("a", 10**7, "wet")], UNKNOWN)
+    assert note is not None and "16,500,000 characters in distinct words" in note
+    assert training_note(words, [crawl_file("b")], UNKNOWN) is None
+    assert training_note(words, [], UNKNOWN) is None
 
 
 def test_an_unknown_size_refuses_nothing() -> None:

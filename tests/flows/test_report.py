@@ -124,7 +124,7 @@ def test_the_page_is_well_formed_and_escapes_what_a_run_says(store: Store) -> No
     assert "<script" not in text
     assert tree.findtext("body/h1") == TITLE
     assert "<broken gzip member>" in "".join(tree.itertext())
-    assert len(list(tree.iter("{http://www.w3.org/2000/svg}svg"))) == 5
+    assert len(list(tree.iter("{http://www.w3.org/2000/svg}svg"))) == 6
     ids = [found for node in tree.iter() if (found := node.get("id"))]
     assert len(ids) == len(set(ids))
 
@@ -239,7 +239,7 @@ def test_the_terminal_table_fits_and_cuts_nothing(store: Store, width: int) -> N
     assert re.search(r"sw +6\.00 kB +6 +60 +0\.0566 % +0\.453 % +8\.00\*", text)
     assert re.search(r"all 9 +10\.6 MB +10,606 +106,060 +100\.0 % +100\.0 %", text)
     assert re.search(r"Latin +84,060 +9\.30 +5\.03 +6\.43 +9\.39", text)
-    assert "left out, too little text (1): yo" in text
+    assert "left out, too little text (1; sentences): yo (7)" in text
     assert re.search(r"topic +310 +72\.0 % +61\.0 % +25\.0 %", text)
 
 

@@ -1,0 +1,187 @@
+"""BERT's vocabulary: WordPiece by Hugging Face `tokenizers`, in the same layout of ids.
+
+[CLS] 0, [PAD] 1, [SEP] 2, [UNK] 3, pieces from 4, [MASK] last, so that the ids of `<s>`, `<pad>`,
+`</s>`, `<unk>` and `<mask>` in vocabulary.py are those of their counterparts here. Source: BERT's
+tokenization.py (basic and WordPiece tokenizers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+
+from pipelines.core.mask_rules import Ids
+from pipelines.core.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    FIRST_PIECE_ID,
+    PAD_ID,
+    UNK_ID,
+    encodable,
+    join_encoded,
+    without_surrogates,
+)
+from pipelines.core.word_cache import MAX_CACHED_WORDS, WordCache
+from pipelines.core.words import piece_word_starts
+
+WORDPIECE_SPECIAL_TOKENS = ("[CLS]", "[PAD]", "[SEP]", "[UNK]")
+"""The first four ids, in order; [MASK] is the last one."""
+WORDPIECE_MASK_TOKEN = "[MASK]"
+MAX_WORD_CHARACTERS = 100
+"""BERT's: a longer word is [UNK]."""
+
+
+def wordpiece_tokenizer(vocab: Mapping[str, int], lowercase: bool) -> Tokenizer:
+    """BERT's tokenizer with the given pieces, ready to encode or to be saved.
+
+    Text is cleaned as BERT does it: control characters go, every blank is a blank, a Chinese
+    character is a word, and with `lowercase` letters lose their accents too.
+
+    Args:
+        vocab: id by piece, with the special tokens at their places.
+        lowercase: write everything in lower case and without accents, as BERT's uncased models.
+
+    Raises:
+        ValueError: ids are not 0 ... n - 1, or a special token is not at its place; it is named.
+    """
+    if sorted(vocab.values()) != list(range(len(vocab))):
+        raise ValueError(f"{len(vocab)} pieces need the ids 0 ... {len(vocab) - 1}, each once")
+    tokenizer = Tokenizer(
+        models.WordPiece(
+            dict(vocab), unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS
+        )
+    )
+    _check_places(tokenizer)
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=lowercase, lowercase=lowercase
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", BOS_ID), ("[SEP]", EOS_ID)],
+    )
+    tokenizer.add_special_tokens(
+        [AddedToken(t, special=True) for t in (*WORDPIECE_SPECIAL_TOKENS, WORDPIECE_MASK_TOKEN)]
+    )
+    return tokenizer
+
+
+class WordPieceVocabulary:
+    """A `tokenizers` WordPiece file with the members of `Vocabulary`.
+
+    Args:
+        tokenizer_json: the bytes of tokenizer.json.
+        max_cached_words: words whose ids are kept between calls; 0 for none. Cleaning and cutting
+            work word by word, so this changes the speed alone.
+
+    Raises:
+        ValueError: it is no WordPiece, or its special tokens are not at their places.
+    """
+
+    def __init__(self, tokenizer_json: bytes, max_cached_words: int = MAX_CACHED_WORDS) -> None:
+        self.model = tokenizer_json
+        self._tokenizer = Tokenizer.from_str(tokenizer_json.decode("utf-8"))
+        if not isinstance(self._tokenizer.model, models.WordPiece):
+            raise ValueError(
+                f"tokenizer.json holds {type(self._tokenizer.model).__name__}, need WordPiece"
+            )
+        _check_places(self._tokenizer)
+        # A literal [MASK] or [SEP] in a text is text.
+        self._tokenizer.encode_special_tokens = True
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._words = WordCache(self._encode_lines, max_cached_words) if max_cached_words else None
+
+    @property
+    def rows(self) -> int:
+        """Rows of the embedding table: ids 0 ... mask_id."""
+        return int(self._tokenizer.get_vocab_size())
+
+    @property
+    def piece_count(self) -> int:
+        """rows - 2, as for a Unigram vocabulary, where neither <pad> nor <mask> is a piece."""
+        return self.rows - 2
+
+    @property
+    def mask_id(self) -> int:
+        """The id of [MASK], the last one."""
+        return self.rows - 1
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Ids that stand for no text, [UNK] among them."""
+        return frozenset({BOS_ID, PAD_ID, EOS_ID, UNK_ID, self.mask_id})
+
+    @cached_property
+    def word_starts(self) -> npt.NDArray[np.bool_]:
+        """Whether a piece begins a word, shape (rows,); see `piece_word_starts`."""
+        return piece_word_starts([self.token(i) for i in range(self.rows)], "wordpiece")
+
+    def encode(self, text: str) -> Ids:
+        """Encode one text to ordinary ids, shape (tokens,), without [CLS] and [SEP]."""
+        return self.encode_ragged([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
+        """Encode several texts; see `encode`."""
+        ids, offsets = self.encode_ragged(texts)
+        return np.split(ids, offsets[1:-1]) if len(texts) else []
+
+    def encode_ragged(self, texts: Sequence[str]) -> tuple[Ids, npt.NDArray[np.int64]]:
+        """Encode texts to ordinary ids; nothing in them becomes a special id but [UNK].
+
+        Returns:
+            ids of all texts, shape (tokens,), and where each begins and ends, shape (texts + 1,).
+        """
+        encoder = self._words.encode if self._words is not None else self._encode_lines
+        return join_encoded(encoder(texts))
+
+    def _encode_lines(self, lines: Sequence[str]) -> list[bytes]:
+        batch = self._tokenizer.encode_batch_fast(encodable(lines), add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.uint32).tobytes() for encoding in batch]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Turn ordinary ids back into text; special ids are left out, [UNK] stays."""
+        kept = [int(i) for i in ids if i == UNK_ID or FIRST_PIECE_ID <= i < self.mask_id]
+        return str(self._tokenizer.decode(kept, skip_special_tokens=False))
+
+    def normalize(self, text: str) -> str:
+        """The text as it is before it is cut: cleaned, blanks folded."""
+        normal = self._tokenizer.normalizer.normalize_str(without_surrogates(text))
+        return " ".join(normal.split())
+
+    def token(self, token_id: int) -> str:
+        """The written form of an id.
+
+        Raises:
+            IndexError: there is no such id.
+        """
+        if not 0 <= token_id < self.rows:
+            raise IndexError(f"id {token_id} is outside 0 ... {self.rows - 1}")
+        return str(self._tokenizer.id_to_token(token_id))
+
+    def score(self, token_id: int) -> float:
+        """0: pieces of WordPiece have no scores."""
+        return 0.0
+
+
+def _check_places(tokenizer: Tokenizer) -> None:
+    last = tokenizer.get_vocab_size() - 1
+    wanted = [*enumerate(WORDPIECE_SPECIAL_TOKENS), (last, WORDPIECE_MASK_TOKEN)]
+    for place, token in wanted:
+        found = tokenizer.token_to_id(token)
+        if found != place:
+            raise ValueError(f"{token} has id {found}, need {place}")

@@ -1,0 +1,197 @@
+"""The dataset card of a run's packed sequences: README.md beside them, for people and `datasets`.
+
+`datasets.load_dataset(FOLDER, "sw")` reads the configurations in its head: one a language, with the
+splits `train` and `held_out`, each a list of files, so that files of an earlier run of the stage
+which lie in the same folder are not taken for this one's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.config import DataConfig
+from pipelines.core.manifest import Manifest, Output, StageRecord, read_stage, sha256_of
+from pipelines.core.shards import Attempt, Step, Unit, manifest_key
+from pipelines.core.stages import StageRun
+from pipelines.core.store import local_file
+
+CARD = "README.md"
+
+LICENCES = {
+    "common_crawl": "Common Crawl: its terms of use; each page's rights stay with its authors.",
+    "wikipedia": "Wikipedia: CC BY-SA 4.0 and GFDL; name the authors by each article's address.",
+    "hugging_face": "Data sets of the Hub: each one's own licence, on its page.",
+    "local_files": "Files of your own: their licence.",
+}
+"""What to know of a source's rights, by its kind."""
+
+MODES = {
+    "stream": "contiguous text of one document after the other, `</s>` between them (RoBERTa's "
+    "FULL-SENTENCES)",
+    "document": "whole documents side by side, each `<s> … </s>`; attention is meant to stay "
+    "inside a document and positions to restart at each of `document_starts`",
+    "pairs": "`<s> A </s> B </s>` for next sentence prediction; `segments` is 0 for A and 1 for B, "
+    "`is_next` says whether B follows A",
+}
+
+SPLITS = {"train": "train", "held-out": "held_out"}
+"""Splits by the part of the outputs."""
+
+
+def card_text(config: Mapping[str, Any], record: StageRecord, folder: str) -> str:
+    """The whole card.
+
+    Args:
+        config: of the card's step.
+        record: of the pack stage.
+        folder: key of the folder that it lies in.
+    """
+    return "\n".join([*_head(record, folder), *_body(config, record), *_counts(config, record), ""])
+
+
+def _head(record: StageRecord, folder: str) -> list[str]:
+    """The YAML that `datasets` reads. JSON strings are YAML strings, and `no` stays a language."""
+    files: dict[str, dict[str, list[str]]] = {}
+    for output in record.outputs:
+        split = SPLITS[output.labels["part"]]
+        path = output.path.removeprefix(f"{folder}/")
+        files.setdefault(output.labels["language"], {}).setdefault(split, []).append(path)
+    lines = ["---", "language:"]
+    lines += [f"- {json.dumps(tag)}" for tag in sorted({tag.split("-")[0] for tag in files})]
+    lines += ["task_categories:", "- fill-mask", "configs:"]
+    for language, splits in sorted(files.items()):
+        lines += [f"- config_name: {json.dumps(language)}", "  data_files:"]
+        for split, paths in sorted(splits.items(), reverse=True):
+            lines += [f"  - split: {split}", "    path:"]
+            lines += [f"    - {json.dumps(path)}" for path in sorted(paths)]
+    return [*lines, "---", ""]
+
+
+def _body(config: Mapping[str, Any], record: StageRecord) -> list[str]:
+    pack, masking = config["pack"], config["pack"]["masking"]
+    keep = 1 - masking["mask_probability"] - masking["random_probability"]
+    lines = [
+        f"# Packed sequences of the run {config['run']}",
+        "",
+        f"Sequences of at most {pack['length']} tokens: {MODES[pack['mode']]}. "
+        + (
+            "One sequence may hold several languages (`mul`)."
+            if pack["mix_languages"]
+            else "One sequence never mixes languages."
+        ),
+        "",
+        "    from datasets import load_dataset",
+        '    rows = load_dataset("FOLDER", "LANGUAGE", split="train")',
+        "",
+        "| column | what it is |",
+        "|---|---|",
+        "| `sequence_id` | the first document's id and the token that it begins with |",
+        "| `language` | BCP 47 |",
+        "| `tokens` | ids, special ones included, not masked |",
+        "| `document_starts`, `document_ids` | where each document begins, and its id |",
+        "| `mask_positions`, `mask_tokens` | for each view: positions and the ids to put there |",
+    ]
+    if pack["mode"] == "pairs":
+        lines.append("| `segments`, `is_next` | segment of each token; whether B follows A |")
+    lines += [
+        "",
+        "Masked input = `tokens` with `mask_tokens[view]` put at `mask_positions[view]`; labels = "
+        "`tokens` at those positions.",
+        "",
+        "## Masks",
+        "",
+        f"{masking['views']} view(s) a training sequence. Of the ordinary tokens "
+        f"{masking['rate']:.1%} are chosen, by the unit {masking['unit']}; of these "
+        f"{masking['mask_probability']:.0%} become `<mask>`, "
+        f"{masking['random_probability']:.0%} a random token ({masking['random_from']}), "
+        f"{keep:.0%} stay. A mask is a pure function of (seed "
+        f"{pack['seed']}, pass, sequence id). Held-out sequences: one view, 15.0%, single tokens.",
+        "",
+        "## Vocabulary",
+        "",
+        f"`{config['vocabulary']}`, SHA-256 `{pack['vocabulary_sha256']}`. The files' schema "
+        "metadata say so too: `babelmill.rows`, `id_bytes`, `mode`, `length`, `vocabulary`.",
+        "",
+        "## Sources and rights",
+        "",
+        *(f"- {line}" for line in config["licences"]),
+        "",
+    ]
+    return lines
+
+
+def _counts(config: Mapping[str, Any], record: StageRecord) -> list[str]:
+    names = ("documents", "sequences", "tokens", "held_out_sequences", "masked_tokens")
+    found: dict[str, dict[str, int]] = {}
+    for key, value in record.counters.items():
+        name, slash, language = key.partition("/")
+        if slash:
+            found.setdefault(language, {})[name] = value
+    lines = [
+        "## Counts",
+        "",
+        "| language | documents | sequences | tokens | held-out sequences | fill | masked |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for language, counts in sorted(found.items()):
+        cells = [f"{counts.get(name, 0):,}" for name in names[:-1]]
+        fill = _share(counts.get("row_tokens", 0), counts.get("slots", 0))
+        masked = _share(counts.get("masked_tokens", 0), counts.get("maskable_tokens", 0))
+        lines.append(f"| {language} | {' | '.join(cells)} | {fill} | {masked} |")
+    lines += [
+        "",
+        "Fill: tokens of the sequences by the places that they have. Masked: chosen tokens of the "
+        "first view by ordinary ones.",
+    ]
+    return lines
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.2%}" if whole else ""
+
+
+def write_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
+    """Write the card from the record of the pack stage."""
+    record = read_stage(attempt.store, config["run"], "pack")
+    with local_file(".md") as path:
+        path.write_text(card_text(config, record, attempt.folder), encoding="utf-8")
+        attempt.write_file(CARD, path, part="card")
+
+
+def card_step(config: DataConfig, pack: Step, record: StageRecord, vocabulary: Output) -> Step:
+    """The step that writes the card of a finished pack stage."""
+    kinds = sorted({source.kind for source in config.sources})
+    read = {
+        "run": config.run.name,
+        "record": record.binding_id,
+        "pack": dict(pack.config),
+        "vocabulary": vocabulary.path,
+        "licences": [LICENCES.get(kind, f"{kind}: see the source.") for kind in kinds],
+    }
+    return Step("pack-card", 1, pack.folder, read, write_file, "card")
+
+
+def card_unit() -> Unit:
+    """The one unit of `card_step`."""
+    return Unit(CARD, ())
+
+
+def write_card(
+    stage: StageRun, config: DataConfig, pack: Step, record: StageRecord, vocabulary: Output
+) -> StageRecord:
+    """Write the card of a finished pack stage, unless it is there."""
+    step, unit = card_step(config, pack, record, vocabulary), card_unit()
+    # Its name is always the same, so another run of the stage may have written over it.
+    key = manifest_key(step, unit)
+    if stage.store.exists(key):
+        [output] = Manifest.model_validate_json(stage.store.read_bytes(key)).outputs
+        if not stage.store.exists(output.path) or not _same(stage, output):
+            stage.store.delete(key)
+    return stage.run(step, [unit])
+
+
+def _same(stage: StageRun, output: Output) -> bool:
+    with stage.store.on_disk(output.path) as path:
+        return sha256_of(path) == output.sha256

@@ -1,0 +1,238 @@
+"""Work of the last step of the vocabulary stage: weigh, train, count ids, measure, write."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from pipelines.config import VocabularySection
+from pipelines.core.attempt import Attempt
+from pipelines.core.config import ConfigError
+from pipelines.core.shards import Unit
+from pipelines.core.store import local_file
+from pipelines.core.tokenizer_file import tokenizer_files
+from pipelines.core.vocabulary import Vocabulary
+from pipelines.core.wordpiece import WordPieceVocabulary
+from pipelines.train_vocabulary.corpus import Corpus, held_out_lines, read_corpus
+from pipelines.train_vocabulary.coverage import (
+    RESERVED,
+    Required,
+    allowed_characters,
+    required_characters,
+)
+from pipelines.train_vocabulary.estimate import check_memory, memory_limit
+from pipelines.train_vocabulary.report import vocabulary_report
+from pipelines.train_vocabulary.sample import Sample, copies_wanted
+from pipelines.train_vocabulary.unigram_trainer import train_on_lines, train_on_words
+from pipelines.train_vocabulary.usage import Ints, count_ids_of_lines, count_ids_of_words
+from pipelines.train_vocabulary.weigh import Selection, select, weights
+from pipelines.train_vocabulary.wordpiece_trainer import train_wordpiece, wordpiece_vocabulary
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A vocabulary, how often its ids stand in the mix, and what the report says of both."""
+
+    vocabulary: Vocabulary | WordPieceVocabulary
+    by_id: Ints
+    facts: dict[str, Any]
+
+
+def make_vocabulary(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
+    """Train on what was counted, or on lines drawn by q_i, and write all that belongs to it.
+
+    Outputs: spm.model (unigram), tokenizer.json and what transformers reads beside it, counts by
+    id, and the report.
+
+    Raises:
+        ConfigError: there is no text, it does not fit the machine's memory, or it does not support
+            the size; each with what would be right.
+    """
+    section = VocabularySection.model_validate(
+        {**config["vocabulary"], "max_memory_gb": unit.arguments["max_memory_gb"]}
+    )
+    other = compared(section)
+    corpus = read_corpus(config, attempt)
+    required = required_characters(corpus.characters, section.character_coverage)
+    if section.kind == "unigram" and section.train_on == "lines":
+        trained = from_lines(section, config, corpus, required, attempt)
+    else:
+        trained = from_words(section, config, corpus, required, attempt)
+    count = attempt.counters
+    count["pieces"], count["rows"] = trained.vocabulary.piece_count, trained.vocabulary.rows
+    count["required_characters"] = len(required.characters)
+    report = vocabulary_report(
+        trained.vocabulary,
+        held_out_lines(attempt.store, config["held_out"]),
+        {tag: without_marks(counts) for tag, counts in corpus.characters.items()},
+        other,
+    )
+    training = {
+        "kind": section.kind,
+        "normalization": section.normalization if section.kind == "unigram" else "bert",
+        "character_coverage": section.character_coverage,
+        "shares": corpus.shares,
+        "characters": corpus.sizes,
+        "required_characters": {
+            "total": len(required.characters),
+            "languages": required.by_language,
+            "scripts": required.by_script,
+        },
+        **trained.facts,
+    }
+    write_outputs(trained, {**report, "training": training}, attempt)
+
+
+def compared(section: VocabularySection) -> Vocabulary | None:
+    """The vocabulary that the report compares with, read before any time is spent.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    if section.compare_with is None:
+        return None
+    try:
+        return Vocabulary(Path(section.compare_with).read_bytes())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"vocabulary.compare_with = {section.compare_with!r}: need a SentencePiece model with "
+            f"the ids unk 0, bos 1, eos 2, on the machine that trains: {error}"
+        ) from error
+
+
+def without_marks(counts: Counter[int]) -> Counter[int]:
+    """Characters that are text: not the marks of words' beginnings."""
+    return Counter({point: count for point, count in counts.items() if point not in RESERVED})
+
+
+def from_words(
+    section: VocabularySection,
+    config: Mapping[str, Any],
+    corpus: Corpus,
+    required: Required,
+    attempt: Attempt,
+) -> Trained:
+    """Train on counted words, weighed by q_i."""
+    by_language = weights(corpus.sizes, corpus.shares)
+    weight = np.array([by_language.get(tag, 0.0) for tag in corpus.languages])
+    reads = [partial(attempt.store.read_table, key) for key in config["merged"]]
+    selection = select(reads, weight, config["seed"], section.max_words)
+    words, facts = selection.table, words_facts(selection, corpus, attempt)
+    characters = int(pc.sum(pc.utf8_length(words["word"])).as_py() or 0)
+    facts |= budget(section, characters, len(words), attempt)
+    vocabulary: Vocabulary | WordPieceVocabulary
+    if section.kind == "unigram":
+        vocabulary = Vocabulary(train_on_words(words, section, required.characters))
+    else:
+        mix = mixed(corpus.characters, by_language)
+        alphabet = allowed_characters(mix, required.characters, section.character_coverage)
+        pieces = train_wordpiece(words, section, alphabet)
+        vocabulary = wordpiece_vocabulary(pieces, section.lowercase)
+    return Trained(vocabulary, count_ids_of_words(vocabulary, words), facts)
+
+
+def words_facts(selection: Selection, corpus: Corpus, attempt: Attempt) -> dict[str, Any]:
+    """What was taken of the words, and by language the share of the text in those left out."""
+    left_out = {
+        corpus.languages[number]: count / corpus.sizes[corpus.languages[number]]
+        for number, count in selection.left_out.items()
+    }
+    count = attempt.counters
+    count["words"] = len(selection.table)
+    count["dropped.words_not_drawn"] = selection.not_drawn
+    count["dropped.words_above_max_words"] = selection.cut
+    for tag, characters in zip(left_out, selection.left_out.values(), strict=True):
+        count[f"dropped.characters/{tag}"] = characters
+    if selection.cut:
+        worst = max(left_out, key=left_out.__getitem__)
+        attempt.notes.append(
+            f"vocabulary.max_words left out {selection.cut:,} of {selection.distinct:,} distinct "
+            f"words, all with a weighted count of {selection.lowest} or less; most text of "
+            f"{worst}: {left_out[worst]:.2%} of its characters"
+        )
+    return {
+        "train_on": "words",
+        "words": len(selection.table),
+        "distinct_words": selection.distinct,
+        "words_not_drawn": selection.not_drawn,
+        "words_above_max_words": selection.cut,
+        "left_out_share": {tag: round(share, 6) for tag, share in left_out.items()},
+    }
+
+
+def mixed(
+    characters: Mapping[str, Mapping[int, int]], weight: Mapping[str, float]
+) -> dict[int, float]:
+    """Code points with their weighted counts in the whole mix."""
+    mix: dict[int, float] = {}
+    for tag in sorted(characters):
+        for point, count in characters[tag].items():
+            mix[point] = mix.get(point, 0.0) + count * weight[tag]
+    return mix
+
+
+def from_lines(
+    section: VocabularySection,
+    config: Mapping[str, Any],
+    corpus: Corpus,
+    required: Required,
+    attempt: Attempt,
+) -> Trained:
+    """Train on lines drawn by q_i, as plain SentencePiece does."""
+    wanted = copies_wanted(
+        corpus.shares, corpus.sizes, section.sample_characters, corpus.max_repeats
+    )
+    sample = Sample(attempt.store, config["files"], wanted, config)
+    with local_file(".txt") as path:
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            for _, line, times in sample.draw():
+                file.write(f"{line}\n" * times)
+        drawn = Counter(sample.counters)
+        characters = sum(n for name, n in drawn.items() if name.startswith("sample_characters/"))
+        facts = budget(section, characters, 0, attempt)
+        vocabulary = Vocabulary(train_on_lines(path, section, required.characters))
+    attempt.counters.update(drawn)
+    attempt.counters["sample_characters"] = characters
+    by_language: dict[str, dict[str, int]] = {}
+    for name, value in sorted(drawn.items()):
+        measure, _, tag = name.partition("/")
+        by_language.setdefault(tag, {})[measure] = value
+    facts |= {"train_on": "lines", "sample_characters": characters, "lines": by_language}
+    return Trained(vocabulary, count_ids_of_lines(vocabulary, sample.draw()), facts)
+
+
+def budget(
+    section: VocabularySection, characters: int, words: int, attempt: Attempt
+) -> dict[str, Any]:
+    """Say what training will need, before it starts.
+
+    Raises:
+        ConfigError: it does not fit.
+    """
+    found = check_memory(section, characters, words, *memory_limit(section))
+    attempt.notes.append(found.text)
+    return {"estimate": asdict(found)}
+
+
+def write_outputs(trained: Trained, report: Mapping[str, Any], attempt: Attempt) -> None:
+    """Publish a vocabulary's files, each under its own name."""
+    files = dict(sorted(tokenizer_files(trained.vocabulary).items()))
+    if isinstance(trained.vocabulary, Vocabulary):
+        files["spm.model"] = trained.vocabulary.model
+    files["report.json"] = (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode()
+    parts = {"report.json": "report"}
+    with local_file() as path:
+        for name, content in files.items():
+            path.write_bytes(content)
+            attempt.write_file(f"{attempt.unit_id}/{name}", path, part=parts.get(name, name))
+        with path.open("wb") as binary:
+            np.save(binary, trained.by_id)
+        attempt.write_file(f"{attempt.unit_id}/unigram.npy", path, part="unigram")
