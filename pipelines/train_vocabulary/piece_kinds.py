@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from fontTools.unicodedata import script as script_of_character  # type: ignore[import-untyped]
+from fontTools.unicodedata import script as script_of_character
 from fontTools.unicodedata import script_name
 
 from pipelines.core.vocabulary import BOS_ID, FIRST_PIECE_ID
