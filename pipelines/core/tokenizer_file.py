@@ -1,19 +1,24 @@
 """A vocabulary as Hugging Face files whose fast tokenizer gives the same ids as SentencePiece.
 
-Literal special tokens. A web page may hold `</s>` or `<mask>` as text. To SentencePiece, and so to
-packing, that is text like any other. A fast tokenizer looks for the names of its special tokens
-first, unless it is told not to; tokenizer_config.json tells it so (`split_special_tokens`), and
-`AutoTokenizer.from_pretrained(folder)` then gives the ids of packing for every text. To have a name
-read as the token, say so:
+Names of special tokens in text. A web page may hold `</s>` or `<mask>` as text. To SentencePiece,
+and so to packing, that is text like any other. What `AutoTokenizer.from_pretrained(folder)` makes
+of it:
 
-- `<mask>` in the fill-mask pipeline: `pipeline("fill-mask", folder, tokenizer_kwargs={
-  "split_special_tokens": False})`; in other code `tokenizer(text, split_special_tokens=False)`.
-  Then all five names are read, in text of your own.
-- `tokenizers.Tokenizer.from_file` knows nothing of tokenizer_config.json and reads the names; set
-  `tokenizer.encode_special_tokens = True` for the ids of packing.
+- `<s>`, `<pad>`, `</s>`, `<unk>` ([CLS], [PAD], [SEP], [UNK]) are text, with the ids of packing. A
+  fast tokenizer looks for these names first unless it is told not to; tokenizer_config.json tells
+  it so (`split_special_tokens`).
+- `<mask>` ([MASK]) is the mask, for `pipeline("fill-mask", folder)` is of no use otherwise. It is
+  read by the model inside tokenizer.json, as a piece that wins against all others, after
+  normalisation: `\uff1cmask\uff1e` is one too under NFKC. The blank before it goes with it, as it
+  stands for a word; what follows is cut as it is in packed text. This is the one exception to "the
+  ids of packing for every text"; packing itself never reads a mask.
+
+`tokenizer(text, split_special_tokens=False)` reads all five names. So does
+`tokenizers.Tokenizer.from_file`, which knows nothing of tokenizer_config.json: set
+`tokenizer.encode_special_tokens = True` for what AutoTokenizer gives.
 
 A lone surrogate must be replaced by the caller: `tokenizers` refuses it. Blanks at both ends of the
-text, and around a `<mask>` that is read, go.
+text go.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers import processors as post
 
 from pipelines.core.fast_normalizer import fast_normalizer
@@ -41,11 +46,14 @@ from pipelines.core.wordpiece import (
     WORDPIECE_MASK_TOKEN,
     WORDPIECE_SPECIAL_TOKENS,
     WordPieceVocabulary,
+    reading_masks,
 )
 
 NEVER = -10_000.0
 """Score of pieces that no text may become: names of special tokens, and bytes. SentencePiece keeps
 them out of its search; Hugging Face's Unigram has one table for all."""
+ALWAYS = 10_000.0
+"""Score of `<mask>`: above what any other segmentation of a word could gain."""
 STAND_INS = "\ue000\uf8ff\U000f0000\U0010fffd"
 """Characters of private use, one of which is unknown to any vocabulary."""
 
@@ -66,13 +74,11 @@ def tokenizer_files(
         ValueError: see `tokenizer_json`.
     """
     if isinstance(vocabulary, WordPieceVocabulary):
-        written = vocabulary.model.decode("utf-8")
+        written = reading_masks(vocabulary.model)
         (bos, pad, eos, unk), mask = WORDPIECE_SPECIAL_TOKENS, WORDPIECE_MASK_TOKEN
-        inputs = ["input_ids", "token_type_ids", "attention_mask"]
     else:
         written = tokenizer_json(vocabulary)
         (bos, pad, eos, unk), mask = SPECIAL_TOKENS, MASK_TOKEN
-        inputs = ["input_ids", "attention_mask"]
     special = {
         "bos_token": bos,
         "eos_token": eos,
@@ -87,7 +93,8 @@ def tokenizer_files(
         "model_max_length": max_length,
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,
-        "model_input_names": inputs,
+        # Our encoder knows one type of token, so a pair must not bring a second one.
+        "model_input_names": ["input_ids", "attention_mask"],
         **special,
     }
     return {
@@ -116,7 +123,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
         (piece.piece, float(piece.score) if piece.type == kinds.NORMAL else NEVER)
         for piece in model.pieces[FIRST_PIECE_ID - 1 :]
     ]
-    table.append((MASK_TOKEN, NEVER))
+    table.append((MASK_TOKEN, ALWAYS))
     characters = set("".join(pieces))
     if lacking := characters - pieces:
         raise ValueError(
@@ -127,6 +134,8 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
     tokenizer.normalizer = normalizers.Sequence(
         [
             fast_normalizer(model.normalizer_spec, characters),
+            # A mask stands for a word with the blank before it, as in XLM-R's own tokenizer.
+            normalizers.Replace(f" {MASK_TOKEN}", MASK_TOKEN),
             *_unknown_in_names(characters, in_bytes),
         ]
     )
@@ -138,7 +147,6 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
         pair="<s> $A </s> </s> $B </s>",
         special_tokens=[("<s>", BOS_ID), ("</s>", EOS_ID)],
     )
-    # A mask stands for a word with the blank before it, as in XLM-R's own tokenizer.
     mask = AddedToken(MASK_TOKEN, lstrip=True, special=True)
     tokenizer.add_special_tokens([*SPECIAL_TOKENS, mask])
     return str(tokenizer.to_str(pretty=False))
@@ -148,7 +156,8 @@ def _unknown_in_names(characters: set[str], in_bytes: bool) -> list[Any]:
     """Replacements for characters of the special tokens' names that are unknown to the vocabulary.
 
     An unknown character costs more than NEVER, so the name itself would be taken for it: with
-    another unknown character in its place the name does not occur, and the ids are the same.
+    another unknown character in its place the name does not occur, and the ids are the same. The
+    mask's own name stays.
     """
     unknown = sorted(set("".join((*SPECIAL_TOKENS, MASK_TOKEN))) - characters)
     if unknown and in_bytes:
@@ -157,7 +166,16 @@ def _unknown_in_names(characters: set[str], in_bytes: bool) -> list[Any]:
             "that they could not be told from text; require these characters in training"
         )
     stand_in = min(set(STAND_INS) - characters) if unknown else ""
-    return [normalizers.Replace(character, stand_in) for character in unknown]
+    return [normalizers.Replace(_outside_mask(character), stand_in) for character in unknown]
+
+
+def _outside_mask(character: str) -> Regex | str:
+    """What matches a character except inside `<mask>`, where each stands once."""
+    before, found, after = MASK_TOKEN.partition(character)
+    if not found:
+        return character
+    places = [f"(?<!{before}){character}"] * bool(before)
+    return Regex("|".join([*places, *[f"{character}(?!{after})"] * bool(after)]))
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

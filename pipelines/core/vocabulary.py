@@ -20,7 +20,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from pipelines.core.mask_rules import Ids
 from pipelines.core.store import Store
-from pipelines.core.word_cache import MAX_CACHED_WORDS, WordCache, why_not_by_word
+from pipelines.core.word_cache import MAX_CACHED_WORDS, WordCache, cutting_of, why_not_by_word
 from pipelines.core.words import piece_word_starts
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ BOS_ID, PAD_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 FIRST_PIECE_ID = 4
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK_TOKEN = "<mask>"
+ARRAY_CHARACTERS = 100
+"""From this length of a line, an array of its ids is faster than a list."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -55,11 +57,12 @@ class Vocabulary:
         )
         if own != (0, 1, 2, -1):
             raise ValueError(f"SentencePiece ids unk, bos, eos, pad are {own}; need (0, 1, 2, -1)")
-        self.not_by_word = why_not_by_word(ModelProto.FromString(model))
+        proto = ModelProto.FromString(model)
+        self.not_by_word = why_not_by_word(proto)
         """Why whole lines are encoded, which is slower; None where words are."""
         self._words: WordCache | None = None
         if max_cached_words and self.not_by_word is None:
-            self._words = WordCache(self._encode_lines, max_cached_words)
+            self._words = WordCache(self._encode_lines, max_cached_words, cutting_of(proto, 1))
 
     @property
     def piece_count(self) -> int:
@@ -117,10 +120,14 @@ class Vocabulary:
         """Plain SentencePiece: bytes of uint32 ids in XLM-R's layout, one a line."""
         if not lines:
             return []
-        # Lists: an array for each of many short words takes longer than cutting it.
-        encoded = self._processor.encode(encodable(lines), out_type=int, num_threads=1)
+        # An array for each of many short words takes longer than a list.
+        out_type = "numpy" if sum(map(len, lines)) > ARRAY_CHARACTERS * len(lines) else int
+        encoded = self._processor.encode(encodable(lines), out_type=out_type, num_threads=1)
         ends = [4 * end for end in accumulate(map(len, encoded))]
-        ids = np.fromiter(chain.from_iterable(encoded), np.uint32, count=ends[-1] // 4)
+        if out_type is int:
+            ids = np.fromiter(chain.from_iterable(encoded), np.uint32, count=ends[-1] // 4)
+        else:
+            ids = np.concatenate(encoded).view(np.uint32)
         data = _to_xlmr(ids).tobytes()
         return [data[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 

@@ -20,10 +20,14 @@ Source: unigram_model.cc (EncodeOptimized) and normalizer.cc of SentencePiece 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain, islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from sentencepiece.sentencepiece_model_pb2 import ModelProto, NormalizerSpec
 
 from pipelines.core.normalizers import rules_of
@@ -40,6 +44,19 @@ MAX_SCORE = 2.0**7
 """Largest absolute score: 18 characters that one becomes by NFKC, 64 of them, 2^7 each: 2^17.2."""
 UNKNOWN_PENALTY = 10.0
 """What an unknown character costs beyond the least score (kUnkPenalty)."""
+EXACT_SUM = 2.0**24 * SCORE_STEP
+"""Sums of multiples of SCORE_STEP are exact in float32 up to here."""
+
+GROUP_CHARACTERS = 2**14
+"""Whether to encode by words or by lines is decided for texts of so many characters together."""
+START_BALANCE = 2.0**18
+MAX_BALANCE = 2.0**20
+LEARNING_SHARE = 0.04
+SAMPLE_CHARACTERS = 400
+KNOWN_SHARE = 0.85
+WORD_COST = 2.0
+NEW_WORD_COST = 6.0
+NEW_CHARACTER_COST = 1.5
 
 
 def why_not_by_word(model: ModelProto) -> str | None:
@@ -81,41 +98,116 @@ def _why_not_normalized_by_word(serialized: bytes) -> str | None:
     return None
 
 
+class Cutting(NamedTuple):
+    """What is known of a model that cuts text at blanks, so that words can be encoded together."""
+
+    characters: int
+    """Text of so many characters has exact sums, whatever it is made of."""
+    word_starts: npt.NDArray[np.bool_]
+    """Whether the piece of an id begins with the blank, shape (rows,)."""
+    apart: re.Pattern[str]
+    """Characters that may become blanks: words that hold one are encoded alone."""
+
+
+def cutting_of(model: ModelProto, shift: int) -> Cutting:
+    """How the ids of a text are cut at its blanks.
+
+    Args:
+        model: one whose `why_not_by_word` is None.
+        shift: what is added to the model's own ids by the function that encodes.
+    """
+    pieces = model.pieces
+    word_starts = np.zeros(len(pieces) + shift, dtype=np.bool_)
+    word_starts[shift:] = [piece.piece.startswith(BLANK) for piece in pieces]
+    cost = max(abs(piece.score) for piece in pieces) + UNKNOWN_PENALTY
+    rules = rules_of(model.normalizer_spec)
+    longest = max(map(len, rules.values()), default=1)
+    spreading = {key[0] for key, value in rules.items() if " " in value}
+    return Cutting(
+        int(EXACT_SUM / cost / max(longest, 1)) - 1,
+        word_starts,
+        re.compile(f"[{re.escape(''.join(sorted(spreading | {BLANK})))}]"),
+    )
+
+
 class WordCache:
     """Encodes texts by their words; the memory changes the speed and never the ids.
+
+    Where most words are new, whole lines are the faster way: there a lookup costs time and saves
+    none. So a balance is kept, in characters that plain encoding would have done in that time:
+    lookups and new words are paid from it, the text that they encode is paid into it. When it is
+    used up, groups of texts whose words are not known are encoded by lines, and a share of what is
+    encoded so is paid in, that new words can be learnt again. What is lost against plain encoding
+    is bounded by that share and by the balance at the start. It counts and never looks at a clock.
 
     Args:
         encode_lines: plain encoding: bytes of uint32 ids, one a line; of a model whose
             `why_not_by_word` is None.
         max_words: words kept; when there are more, the memory begins anew.
+        cutting: how ids of several words are cut; without it each new word is encoded alone, and
+            never whole lines.
     """
 
     def __init__(
         self,
         encode_lines: Callable[[Sequence[str]], list[bytes]],
         max_words: int = MAX_CACHED_WORDS,
+        cutting: Cutting | None = None,
     ) -> None:
         self._encode_lines = encode_lines
         self._max_words = max_words
-        self._words: dict[str, bytes] = {}
+        self._cutting = cutting
+        self._words: dict[str, bytes] = {"": b""}
+        self._balance = START_BALANCE
 
     def encode(self, texts: Sequence[str]) -> list[bytes]:
         """Bytes of uint32 ids, one a text. A text's lines are encoded one by one and joined."""
+        if self._cutting is None:
+            return self._encode_by_word(texts)
+        encoded: list[bytes] = []
+        for group in _groups(texts):
+            if self._balance > 0 or self._mostly_known(group):
+                encoded += self._encode_by_word(group)
+            else:
+                encoded += self._encode_by_line(group, self._cutting.characters)
+                self._balance += LEARNING_SHARE * sum(map(len, group))
+        return encoded
+
+    def _mostly_known(self, texts: Sequence[str]) -> bool:
+        """Whether words in the middle of the texts are in the memory."""
+        text = texts[len(texts) // 2]
+        start = len(text) // 2
+        words = text[start : start + SAMPLE_CHARACTERS].replace("\n", " ").split(" ")[1:-1]
+        known = sum(word in self._words for word in words)
+        return known > KNOWN_SHARE * len(words)
+
+    def _encode_by_line(self, texts: Sequence[str], limit: int) -> list[bytes]:
+        """Plain encoding; lines are cut at blanks so that no sum is rounded."""
+        lines = [_short_lines(text, limit) for text in texts]
+        encoded = iter(self._encode_lines(list(chain.from_iterable(lines))))
+        return [b"".join(islice(encoded, len(of_text))) for of_text in lines]
+
+    def _encode_by_word(self, texts: Sequence[str]) -> list[bytes]:
         if len(self._words) > self._max_words:
-            self._words.clear()
+            self._words = {"": b""}
         get = self._words.get
         encoded = [b""] * len(texts)
         open_texts: list[tuple[int, list[str]]] = []
-        missing: set[str] = set()
+        missing: dict[str, None] = {}  # in the order of the text, which is kind to the trie
+        looked_up = 0
         for index, text in enumerate(texts):
             words = text.replace("\n", " ").split(" ")
+            looked_up += len(words)
             found = list(map(get, words))
             if None in found:
                 open_texts.append((index, words))
-                missing.update(w for w, ids in zip(words, found, strict=True) if ids is None)
+                new = (word for word, ids in zip(words, found, strict=True) if ids is None)
+                missing.update(dict.fromkeys(new))
             else:
                 encoded[index] = b"".join(found)  # type: ignore[arg-type]
+        cost = WORD_COST * looked_up
         if missing:
+            cost += NEW_WORD_COST * len(missing) + NEW_CHARACTER_COST * sum(map(len, missing))
             passing = self._learn(missing)
             for index, words in open_texts:
                 found = list(map(get, words))
@@ -125,11 +217,73 @@ class WordCache:
                     encoded[index] = b"".join(found)  # type: ignore[arg-type]
             for word in passing:
                 del self._words[word]
+        self._balance = min(self._balance + sum(map(len, texts)) - cost, MAX_BALANCE)
         return encoded
 
-    def _learn(self, missing: set[str]) -> list[str]:
+    def _learn(self, missing: Iterable[str]) -> list[str]:
         """Take words into the memory; returns those that shall not stay there."""
         # The blank's own sign in the text: whether it is dropped depends on what follows.
         words = [word for word in missing if BLANK not in word]
+        if self._cutting is not None:
+            words = self._learn_together(words, self._cutting)
         self._words.update(zip(words, self._encode_lines(words), strict=True))
-        return [word for word in words if len(word) > MAX_CACHED_CHARACTERS]
+        return [word for word in missing if len(word) > MAX_CACHED_CHARACTERS and BLANK not in word]
+
+    def _learn_together(self, words: list[str], cutting: Cutting) -> list[str]:
+        """Encode many words in one call each; returns those that are to be encoded alone."""
+        alone = [word for word in words if len(word) > MAX_CACHED_CHARACTERS]
+        short = [word for word in words if len(word) <= MAX_CACHED_CHARACTERS]
+        if cutting.apart.search(" ".join(short)):
+            alone += [word for word in short if cutting.apart.search(word)]
+            short = [word for word in short if not cutting.apart.search(word)]
+        if not short:
+            return alone
+        # A word belongs to the chunk in which it ends, so a chunk is longer by less than a word.
+        ends = np.cumsum(np.fromiter(map(len, short), np.int64, count=len(short)) + 1)
+        chunk = ends // max(cutting.characters - MAX_CACHED_CHARACTERS - 1, 1)
+        bounds = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(short)]
+        encoded = self._encode_lines([" ".join(short[a:b]) for a, b in pairwise(bounds)])
+        for (first, last), data in zip(pairwise(bounds), encoded, strict=True):
+            starts = np.flatnonzero(cutting.word_starts[np.frombuffer(data, np.uint32)])
+            # A word that becomes nothing has no such piece, and no word has two.
+            if len(starts) != last - first:
+                alone += short[first:last]
+                continue
+            cuts = [*(4 * starts).tolist(), len(data)]
+            self._words.update(
+                zip(short[first:last], (data[a:b] for a, b in pairwise(cuts)), strict=True)
+            )
+        return alone
+
+
+def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Texts in their order, in groups of some GROUP_CHARACTERS."""
+    first = size = 0
+    for index, text in enumerate(texts):
+        size += len(text)
+        if size >= GROUP_CHARACTERS:
+            yield texts[first : index + 1]
+            first, size = index + 1, 0
+    if first < len(texts):
+        yield texts[first:]
+
+
+def _short_lines(text: str, limit: int) -> list[str]:
+    """The lines of a text, cut at blanks where they are longer than `limit` characters.
+
+    What stays longer is one word. Texts with the blank's own sign are not cut, see `_learn`.
+    """
+    lines = text.split("\n")
+    if len(text) <= limit or BLANK in text or max(map(len, lines)) <= limit:
+        return lines
+    found: list[str] = []
+    for line in lines:
+        start = 0
+        while len(line) - start > limit:
+            cut = line.rfind(" ", start, start + limit + 1)
+            if cut < 0 and (cut := line.find(" ", start + limit)) < 0:
+                break
+            found.append(line[start:cut])
+            start = cut + 1
+        found.append(line[start:])
+    return found

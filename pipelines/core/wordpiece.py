@@ -7,13 +7,15 @@ tokenization.py (basic and WordPiece tokenizers).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import (
     AddedToken,
+    Regex,
     Tokenizer,
     decoders,
     models,
@@ -41,6 +43,7 @@ WORDPIECE_SPECIAL_TOKENS = ("[CLS]", "[PAD]", "[SEP]", "[UNK]")
 WORDPIECE_MASK_TOKEN = "[MASK]"
 MAX_WORD_CHARACTERS = 100
 """BERT's: a longer word is [UNK]."""
+_CHUNK = 1024
 
 
 def wordpiece_tokenizer(vocab: Mapping[str, int], lowercase: bool) -> Tokenizer:
@@ -102,6 +105,7 @@ class WordPieceVocabulary:
         _check_places(self._tokenizer)
         # A literal [MASK] or [SEP] in a text is text.
         self._tokenizer.encode_special_tokens = True
+        _read_no_masks(self._tokenizer)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._words = WordCache(self._encode_lines, max_cached_words) if max_cached_words else None
@@ -176,6 +180,52 @@ class WordPieceVocabulary:
     def score(self, token_id: int) -> float:
         """0: pieces of WordPiece have no scores."""
         return 0.0
+
+
+def reading_masks(tokenizer_json: bytes) -> str:
+    """A tokenizer.json that reads [MASK] in text as the mask, even where it reads no other name.
+
+    BERT cuts at brackets before it looks a word up, so the name is kept whole. It is read after
+    cleaning: in an uncased vocabulary `[mask]` is one too.
+
+    Args:
+        tokenizer_json: the file of a `WordPieceVocabulary`, which itself reads no masks.
+    """
+    tokenizer = Tokenizer.from_str(tokenizer_json.decode("utf-8"))
+    _read_no_masks(tokenizer)
+    cleaned = tokenizer.normalizer.normalize_str(WORDPIECE_MASK_TOKEN)
+    if cleaned != WORDPIECE_MASK_TOKEN:
+        back = normalizers.Replace(cleaned, WORDPIECE_MASK_TOKEN)
+        tokenizer.normalizer = normalizers.Sequence([tokenizer.normalizer, back])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(rf"\[MASK\]|{_punctuation()}"), "isolated"),
+            pre_tokenizers.WhitespaceSplit(),
+        ]
+    )
+    return str(tokenizer.to_str(pretty=False))
+
+
+def _read_no_masks(tokenizer: Tokenizer) -> None:
+    """Undo `reading_masks`."""
+    if isinstance(tokenizer.pre_tokenizer, pre_tokenizers.Sequence):
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        if isinstance(tokenizer.normalizer, normalizers.Sequence):
+            tokenizer.normalizer = tokenizer.normalizer[0]
+
+
+@cache
+def _punctuation() -> str:
+    """The characters at which BertPreTokenizer cuts, as a class of a regular expression."""
+    cut = pre_tokenizers.BertPreTokenizer()
+    points = [point for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000]
+    found: list[int] = []
+    for start in range(0, len(points), _CHUNK):
+        # Between letters, what it cuts at stands alone and blanks are gone.
+        text = "a" + "".join(f"{chr(point)}a" for point in points[start : start + _CHUNK])
+        words = [word for word, _ in cut.pre_tokenize_str(text)]
+        found += [ord(word) for word in words if len(word) == 1 and word != "a"]
+    return "[" + "".join(f"\\x{{{point:x}}}" for point in found) + "]"
 
 
 def _check_places(tokenizer: Tokenizer) -> None:
