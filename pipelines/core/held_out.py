@@ -16,6 +16,13 @@ def is_held_out(document_id: str, share: float, seed: int) -> bool:
 
 
 def split_held_out(ids: Sequence[str], share: float, seed: int) -> set[str]:
-    """The ids of a file that are held out; never all of them."""
-    held_out = {name for name in ids if is_held_out(name, share, seed)}
-    return set() if len(held_out) == len(set(ids)) else held_out
+    """The ids of a file that are held out; never all of them.
+
+    Where all would be, the last one by its draw stays. So what a smaller share holds out is held
+    out by a larger one too.
+    """
+    drawn = {name: stable_fraction(seed, "held-out", name) for name in ids}
+    held_out = {name for name, fraction in drawn.items() if fraction < share}
+    if len(held_out) == len(drawn):
+        held_out.discard(max(drawn, key=lambda name: (drawn[name], name), default=""))
+    return held_out

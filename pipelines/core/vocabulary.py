@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -121,13 +121,14 @@ class Vocabulary:
         if not lines:
             return []
         # An array for each of many short words takes longer than a list.
-        out_type = "numpy" if sum(map(len, lines)) > ARRAY_CHARACTERS * len(lines) else int
+        arrays = sum(map(len, lines)) > ARRAY_CHARACTERS * len(lines)
+        out_type: Any = "numpy" if arrays else int
         encoded = self._processor.encode(encodable(lines), out_type=out_type, num_threads=1)
         ends = [4 * end for end in accumulate(map(len, encoded))]
-        if out_type is int:
-            ids = np.fromiter(chain.from_iterable(encoded), np.uint32, count=ends[-1] // 4)
-        else:
+        if arrays:
             ids = np.concatenate(encoded).view(np.uint32)
+        else:
+            ids = np.fromiter(chain.from_iterable(encoded), np.uint32, count=ends[-1] // 4)
         data = _to_xlmr(ids).tobytes()
         return [data[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
@@ -219,7 +220,9 @@ def join_encoded(encoded: Sequence[bytes]) -> tuple[Ids, npt.NDArray[np.int64]]:
 
 def _to_xlmr(ids: Ids) -> Ids:
     """SentencePiece ids to XLM-R ids, shape (tokens,): k >= 3 -> k + 1, unknown 0 -> 3."""
-    return np.where(ids == 0, np.uint32(UNK_ID), ids + np.uint32(1))
+    shifted = ids + np.uint32(1)
+    shifted[ids == 0] = UNK_ID
+    return shifted
 
 
 def id_dtype(rows: int) -> type[np.uint16] | type[np.uint32]:

@@ -50,13 +50,19 @@ EXACT_SUM = 2.0**24 * SCORE_STEP
 GROUP_CHARACTERS = 2**14
 """Whether to encode by words or by lines is decided for texts of so many characters together."""
 START_BALANCE = 2.0**18
+"""Characters' worth of time that may be spent on learning words before any was saved."""
 MAX_BALANCE = 2.0**20
+"""What was saved long ago is not spent on text that saves nothing."""
 LEARNING_SHARE = 0.04
+"""Share of the time of plain encoding that goes on being spent on learning."""
 SAMPLE_CHARACTERS = 400
+"""Looked up of a group while nothing may be spent."""
 KNOWN_SHARE = 0.85
-WORD_COST = 2.0
-NEW_WORD_COST = 6.0
-NEW_CHARACTER_COST = 1.5
+"""Words known in the sample from which looking up saves time at once."""
+WORD_COST = 3.0
+"""A lookup, in characters of plain encoding; this and the next two were measured."""
+NEW_WORD_COST = 12.0
+NEW_CHARACTER_COST = 2.0
 
 
 def why_not_by_word(model: ModelProto) -> str | None:
@@ -106,7 +112,9 @@ class Cutting(NamedTuple):
     word_starts: npt.NDArray[np.bool_]
     """Whether the piece of an id begins with the blank, shape (rows,)."""
     apart: re.Pattern[str]
-    """Characters that may become blanks: words that hold one are encoded alone."""
+    """Characters that may become blanks: words that hold one are encoded alone.
+
+    Lone surrogates too: they count as U+FFFD, of which some normalisers make a blank."""
 
 
 def cutting_of(model: ModelProto, shift: int) -> Cutting:
@@ -126,17 +134,17 @@ def cutting_of(model: ModelProto, shift: int) -> Cutting:
     return Cutting(
         int(EXACT_SUM / cost / max(longest, 1)) - 1,
         word_starts,
-        re.compile(f"[{re.escape(''.join(sorted(spreading | {BLANK})))}]"),
+        re.compile(f"[{re.escape(''.join(sorted(spreading | {BLANK})))}\ud800-\udfff]"),
     )
 
 
 class WordCache:
     """Encodes texts by their words; the memory changes the speed and never the ids.
 
-    Where most words are new, whole lines are the faster way: there a lookup costs time and saves
+    Where most words are new, plain encoding is the faster way: there a lookup costs time and saves
     none. So a balance is kept, in characters that plain encoding would have done in that time:
     lookups and new words are paid from it, the text that they encode is paid into it. When it is
-    used up, groups of texts whose words are not known are encoded by lines, and a share of what is
+    used up, groups of texts whose words are not known are encoded plainly, and a share of what is
     encoded so is paid in, that new words can be learnt again. What is lost against plain encoding
     is bounded by that share and by the balance at the start. It counts and never looks at a clock.
 
@@ -169,7 +177,7 @@ class WordCache:
             if self._balance > 0 or self._mostly_known(group):
                 encoded += self._encode_by_word(group)
             else:
-                encoded += self._encode_by_line(group, self._cutting.characters)
+                encoded += self._encode_by_chunk(group, self._cutting.characters)
                 self._balance += LEARNING_SHARE * sum(map(len, group))
         return encoded
 
@@ -181,14 +189,14 @@ class WordCache:
         known = sum(word in self._words for word in words)
         return known > KNOWN_SHARE * len(words)
 
-    def _encode_by_line(self, texts: Sequence[str], limit: int) -> list[bytes]:
-        """Plain encoding; lines are cut at blanks so that no sum is rounded."""
-        lines = [_short_lines(text, limit) for text in texts]
-        encoded = iter(self._encode_lines(list(chain.from_iterable(lines))))
-        return [b"".join(islice(encoded, len(of_text))) for of_text in lines]
+    def _encode_by_chunk(self, texts: Sequence[str], limit: int) -> list[bytes]:
+        """Plain encoding of long chunks, each short enough that no sum is rounded."""
+        chunks = [_chunks(text, limit) for text in texts]
+        encoded = iter(self._encode_lines(list(chain.from_iterable(chunks))))
+        return [b"".join(islice(encoded, len(of_text))) for of_text in chunks]
 
     def _encode_by_word(self, texts: Sequence[str]) -> list[bytes]:
-        if len(self._words) > self._max_words:
+        if len(self._words) > self._max_words + 1:  # and the empty word
             self._words = {"": b""}
         get = self._words.get
         encoded = [b""] * len(texts)
@@ -268,22 +276,21 @@ def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         yield texts[first:]
 
 
-def _short_lines(text: str, limit: int) -> list[str]:
-    """The lines of a text, cut at blanks where they are longer than `limit` characters.
+def _chunks(text: str, limit: int) -> list[str]:
+    """A text cut at blanks into chunks of at most `limit` characters, or one longer word.
 
-    What stays longer is one word. Texts with the blank's own sign are not cut, see `_learn`.
+    Texts with the blank's own sign are only cut into their lines, see `_learn`.
     """
-    lines = text.split("\n")
-    if len(text) <= limit or BLANK in text or max(map(len, lines)) <= limit:
-        return lines
+    if BLANK in text:
+        return text.split("\n")
+    text = text.replace("\n", " ")
     found: list[str] = []
-    for line in lines:
-        start = 0
-        while len(line) - start > limit:
-            cut = line.rfind(" ", start, start + limit + 1)
-            if cut < 0 and (cut := line.find(" ", start + limit)) < 0:
-                break
-            found.append(line[start:cut])
-            start = cut + 1
-        found.append(line[start:])
+    start = 0
+    while len(text) - start > limit:
+        cut = text.rfind(" ", start, start + limit + 1)
+        if cut < 0 and (cut := text.find(" ", start + limit)) < 0:
+            break
+        found.append(text[start:cut])
+        start = cut + 1
+    found.append(text[start:])
     return found

@@ -7,6 +7,7 @@ report is made of their lines.
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,6 +29,8 @@ from pipelines.train_vocabulary.word_tables import hashed, merged, summed, write
 
 ROWS_IN_MEMORY = 1 << 21
 """Distinct words that are counted in memory before they go to the local disk."""
+NEVER_IN_PIECES = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u2585]")
+"""Control characters, and the one that SentencePiece uses itself: words end there."""
 REPORT_LINES = 2000
 """Held-out lines of a language that the report is made of."""
 
@@ -86,6 +89,8 @@ def count_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
                 )
                 counters[f"characters/{language}"] += len(text)
                 counters[f"bytes/{language}"] += len(text.encode("utf-8"))
+                if left_out := len(NEVER_IN_PIECES.findall(text)):
+                    counters[f"replaced_characters/{language}"] += left_out
             runs.add(hashed(count_texts(counted, config)))
         path = stack.enter_context(local_file(".parquet"))
         rows = write_words(path, runs.parts())

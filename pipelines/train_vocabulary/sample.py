@@ -9,7 +9,7 @@ from typing import Any
 from pipelines.core.hashing import stable_fraction
 from pipelines.core.manifest import Counters
 from pipelines.core.store import Store
-from pipelines.core.unigram import NOT_TRAINED_ON, split_line, whole_lines_of
+from pipelines.core.unigram import MAX_LINE_BYTES, NOT_TRAINED_ON, split_line, whole_lines_of
 from pipelines.train_vocabulary.count_job import held_out_of
 
 
@@ -55,7 +55,8 @@ class Sample:
     """With `held_out_share` and `seed`."""
     counters: Counters = field(default_factory=Counters)
     """Of the last pass, by language: sample_lines, sample_characters, split_lines,
-    replaced_characters, and skipped_lines and skipped_bytes, which are 0: every line fits."""
+    replaced_characters, and what the trainer would leave out for its length: skipped_lines and
+    skipped_bytes."""
 
     def draw(self) -> Iterator[tuple[str, str, int]]:
         """Yield (language, line, copies) for every line that is drawn at least once."""
@@ -81,6 +82,11 @@ class Sample:
                     lines = list(split_line(whole))
                     count[f"split_lines/{language}"] += len(lines) > 1
                     for line in lines:
+                        size = len(line.encode("utf-8"))
+                        if size > MAX_LINE_BYTES:
+                            count[f"skipped_lines/{language}"] += 1
+                            count[f"skipped_bytes/{language}"] += size
+                            continue
                         times = copies(
                             self.wanted[language], self.config["seed"], "vocabulary", name, number
                         )

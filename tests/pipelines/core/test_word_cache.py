@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from pipelines.core import word_cache
 from pipelines.core.normalizers import NORMALIZERS
 from pipelines.core.vocabulary import Vocabulary, without_surrogates
-from pipelines.core.word_cache import WordCache, why_not_by_word
+from pipelines.core.word_cache import Cutting, WordCache, why_not_by_word
 from tests.pipelines.core.small_vocabularies import LINES, plain_ids, small_model
 
 NASTY = (
@@ -34,6 +36,15 @@ def vocabularies(normalization: str, byte_fallback: bool) -> tuple[Vocabulary, V
     return Vocabulary(model, max_cached_words=40), Vocabulary(model, max_cached_words=0)
 
 
+@cache
+def never_learning(normalization: str, byte_fallback: bool) -> Vocabulary:
+    """One that may spend nothing on new words and so encodes in chunks."""
+    vocabulary = Vocabulary(small_model(normalization, byte_fallback=byte_fallback))
+    assert vocabulary._words is not None
+    vocabulary._words._balance = -1e18
+    return vocabulary
+
+
 @pytest.mark.parametrize("normalization", NORMALIZERS)
 @pytest.mark.parametrize("byte_fallback", [False, True])
 @settings(max_examples=250, deadline=None)
@@ -44,6 +55,8 @@ def test_any_text(normalization: str, byte_fallback: bool, texts: list[str]) -> 
     plain = plain_ids(by_word.model, [without_surrogates(text) for text in texts])
     assert [ids.tolist() for ids in by_word.encode_batch(texts)] == plain
     assert [ids.tolist() for ids in whole.encode_batch(texts)] == plain
+    chunked = never_learning(normalization, byte_fallback)
+    assert [ids.tolist() for ids in chunked.encode_batch(texts)] == plain
 
 
 @pytest.mark.parametrize("normalization", NORMALIZERS)
@@ -57,7 +70,44 @@ def test_very_long_words_and_lines(normalization: str) -> None:
         "ﷺ" * 500,
         "a" * 64 + " " + "a" * 65 + " " + "a" * 64,
     ]
-    assert [ids.tolist() for ids in by_word.encode_batch(lines)] == plain_ids(by_word.model, lines)
+    plain = plain_ids(by_word.model, lines)
+    assert [ids.tolist() for ids in by_word.encode_batch(lines)] == plain
+    assert [ids.tolist() for ids in never_learning(normalization, False).encode_batch(lines)] == (
+        plain
+    )
+
+
+@pytest.mark.parametrize("words", [["\x01", "a\u00a0b"], ["a\ud800b", "\x01"], ["\x01"]])
+def test_a_word_that_is_two_and_a_word_that_is_none_are_not_cut_wrongly(words: list[str]) -> None:
+    fresh = Vocabulary(small_model("nmt_nfkc"))
+    line = " ".join(["one", *words, "two", "three"])
+    assert [fresh.encode(line).tolist()] == plain_ids(fresh.model, [without_surrogates(line)])
+    for word in [*words, "one", "two", "three"]:  # each was remembered with its own ids
+        plain = plain_ids(fresh.model, [without_surrogates(word)])
+        assert [fresh.encode(word).tolist()] == plain
+
+
+def test_text_of_new_words_stops_being_learnt_and_known_text_is_still_looked_up() -> None:
+    calls: list[list[str]] = []
+
+    def encode_lines(lines: list[str]) -> list[bytes]:
+        calls.append(lines)
+        return [np.arange(len(line.split(" ")), dtype=np.uint32).tobytes() for line in lines]
+
+    cutting = Cutting(200, np.ones(10_000, dtype=np.bool_), re.compile(word_cache.BLANK))
+    words = WordCache(encode_lines, cutting=cutting)  # type: ignore[arg-type]
+    known = " ".join(f"known{i}" for i in range(2_000))
+    words.encode([known])
+    for number in range(200):
+        words.encode([" ".join(f"{number}x{i}" for i in range(2_000))])
+    assert len(words._words) < 50_000  # of 402,000 words
+    calls.clear()
+    words.encode([known])
+    assert calls == []
+    words._balance = -1e18
+    words.encode([" ".join(f"new{i}" for i in range(2_000))])
+    assert max(map(len, calls[0])) <= 200
+    assert min(map(len, calls[0][:-1])) > 180
 
 
 def test_words_are_kept_and_long_or_doubtful_ones_are_not() -> None:
