@@ -2,19 +2,17 @@
 
 The layout is RoBERTa's, so export is a renaming; the vocabulary matrix is stored once, the tie to
 the decoder declared in config.json. Before a folder counts, transformers loads it again and its
-logits and ids are compared with ours.
+logits and ids are compared with ours. The tokenizer's files are those of
+pipelines/core/tokenizer_file.py; the layout is the same whatever kind the vocabulary is.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save_file
 from transformers import (
@@ -28,10 +26,19 @@ from transformers.utils.logging import disable_progress_bar
 from model.config import EncoderSection
 from model.encoder import FIRST_POSITION, LAYER_NORM_EPSILON
 from model.heads import MaskedLanguageModel, SequenceClassifier
-from pipelines.core.vocabulary import BOS_ID, EOS_ID, MASK_TOKEN, PAD_ID, Vocabulary
+from pipelines.core.tokenizer_file import tokenizer_files
+from pipelines.core.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabulary
+from pipelines.core.wordpiece import WordPieceVocabulary
 
 MAX_LOGIT_DIFFERENCE = 1e-5
 Tensors = dict[str, torch.Tensor]
+AnyVocabulary = Vocabulary | WordPieceVocabulary
+LITERAL_NAMES = (
+    "a </s> b<s>c <pad> <unk>, </s>",
+    "</s>",
+    "[CLS] a [SEP] b[PAD]c [UNK]",
+)
+"""Text that holds names of special tokens; none of them may become the token."""
 
 ENCODER_NAMES = {
     "words": "embeddings.word_embeddings",
@@ -114,39 +121,21 @@ def config_of(encoder: EncoderSection, rows: int, length: int, **more: Any) -> X
     )
 
 
-def write_tokenizer(
-    folder: Path, vocabulary: Vocabulary, tokenizer_json: bytes, length: int
-) -> None:
-    """Write the tokenizer files: tokenizer.json, its settings, and the SentencePiece model."""
-    (folder / "tokenizer.json").write_bytes(tokenizer_json)
-    (folder / "sentencepiece.bpe.model").write_bytes(vocabulary.model)
-    special = {
-        "bos_token": "<s>",
-        "eos_token": "</s>",
-        "sep_token": "</s>",
-        "cls_token": "<s>",
-        "unk_token": "<unk>",
-        "pad_token": "<pad>",
-        "mask_token": MASK_TOKEN,
-    }
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": length,
-        "clean_up_tokenization_spaces": False,
-        **special,
-    }
-    _write_json(folder / "special_tokens_map.json", special)
-    _write_json(folder / "tokenizer_config.json", settings)
+def write_tokenizer(folder: Path, vocabulary: AnyVocabulary, length: int) -> None:
+    """Write what AutoTokenizer reads, and the SentencePiece model where there is one."""
+    for name, content in tokenizer_files(vocabulary, length).items():
+        (folder / name).write_bytes(content)
+    if isinstance(vocabulary, Vocabulary):
+        (folder / "sentencepiece.bpe.model").write_bytes(vocabulary.model)
 
 
 def export_masked_model(
-    folder: Path,
-    model: MaskedLanguageModel,
-    vocabulary: Vocabulary,
-    tokenizer_json: bytes,
-    card: str,
+    folder: Path, model: MaskedLanguageModel, vocabulary: AnyVocabulary, card: str
 ) -> None:
-    """Write the whole folder of a pretrained model; `verify_masked_model` proves it."""
+    """Write the whole folder of a pretrained model.
+
+    `verify_model` and `verify_tokenizer` prove it.
+    """
     encoder = model.encoder
     config = config_of(
         encoder.section, encoder.rows, encoder.length, architectures=["XLMRobertaForMaskedLM"]
@@ -154,7 +143,7 @@ def export_masked_model(
     config.save_pretrained(folder)
     tensors = renamed(model.state_dict(), MASKED_HEAD_NAMES)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    write_tokenizer(folder, vocabulary, tokenizer_json, encoder.length)
+    write_tokenizer(folder, vocabulary, encoder.length)
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
@@ -162,8 +151,7 @@ def export_classifier(
     folder: Path,
     model: SequenceClassifier,
     labels: Sequence[str],
-    vocabulary: Vocabulary,
-    tokenizer_json: bytes,
+    vocabulary: AnyVocabulary,
 ) -> None:
     """Write the whole folder of a classifier, with the labels' own names in config.json."""
     encoder = model.encoder
@@ -179,7 +167,7 @@ def export_classifier(
     config.save_pretrained(folder)
     tensors = renamed(model.state_dict(), CLASSIFIER_NAMES)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    write_tokenizer(folder, vocabulary, tokenizer_json, encoder.length)
+    write_tokenizer(folder, vocabulary, encoder.length)
 
 
 def verify_model(
@@ -220,58 +208,69 @@ def verify_model(
     return largest
 
 
-def verify_tokenizer(folder: Path, vocabulary: Vocabulary, texts: Sequence[str]) -> int:
-    """Compare ids of AutoTokenizer with the vocabulary's own.
+def verify_tokenizer(folder: Path, vocabulary: AnyVocabulary, lines: Sequence[str]) -> int:
+    """Compare ids of AutoTokenizer with the vocabulary's own, on lines and on LITERAL_NAMES.
 
-    The two libraries may choose differently between segmentations of equal probability.
+    A line that holds the name of the mask is the one exception: there AutoTokenizer reads a mask.
+    Such a line must give one mask for each name and no other special id.
 
     Returns:
-        How many texts get such another segmentation.
+        How many lines were such exceptions.
 
     Raises:
-        ExportMismatch: a text gets other ids; it is quoted.
+        ExportMismatch: a line gets other ids; it is quoted.
     """
-    ties = 0
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    if tokenizer.mask_token_id != vocabulary.mask_id:
-        raise ExportMismatch(f"<mask> is {tokenizer.mask_token_id}, not {vocabulary.mask_id}")
-    for text, own in zip(texts, vocabulary.encode_batch(texts), strict=True):
-        wanted = np.concatenate([[BOS_ID], own, [EOS_ID]]).astype(int).tolist()
-        got = tokenizer(text, verbose=False)["input_ids"]
-        if got == wanted:
-            continue
-        if not equally_probable(vocabulary, got, wanted):
-            raise ExportMismatch(f"ids of {text[:80]!r} are {got[:20]}, wanted {wanted[:20]}")
-        ties += 1
-    return ties
+    mask = vocabulary.token(vocabulary.mask_id)
+    if (tokenizer.mask_token, tokenizer.mask_token_id) != (mask, vocabulary.mask_id):
+        raise ExportMismatch(
+            f"{folder.name}: the mask is {tokenizer.mask_token!r} with id "
+            f"{tokenizer.mask_token_id}, not {mask!r} with id {vocabulary.mask_id}"
+        )
+    compared = [*lines, *LITERAL_NAMES, f"a {mask}.", mask]
+    for line, own in zip(compared, vocabulary.encode_batch(compared), strict=True):
+        got = tokenizer(line, verbose=False)["input_ids"]
+        wanted = [BOS_ID, *own.tolist(), EOS_ID]
+        masks = masks_read(vocabulary, line)
+        if masks:
+            right = got.count(vocabulary.mask_id) == masks
+            right = right and not {BOS_ID, PAD_ID, EOS_ID} & set(got[1:-1])
+        else:
+            right = got == wanted
+        if not right:
+            raise ExportMismatch(
+                f"{folder.name}: ids of {line[:80]!r} are {got[:20]}, wanted "
+                + (f"{masks} mask(s), id {vocabulary.mask_id}" if masks else str(wanted[:20]))
+            )
+    return sum(masks_read(vocabulary, line) > 0 for line in lines)
 
 
-def equally_probable(vocabulary: Vocabulary, one: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether two segmentations spell the same text with the same unigram probability."""
-    scores = [math.fsum(map(vocabulary.score, ids)) for ids in (one, other)]
-    same_text = vocabulary.decode(one) == vocabulary.decode(other)
-    return same_text and abs(scores[0] - scores[1]) < 1e-3  # scores are 32-bit sums of hundreds
+def masks_read(vocabulary: AnyVocabulary, line: str) -> int:
+    """How many masks an exported tokenizer reads in a line: it looks after normalisation."""
+    name = vocabulary.normalize(vocabulary.token(vocabulary.mask_id))
+    return vocabulary.normalize(line).count(name)
 
 
 def fill_mask(folder: Path, text: str, top: int = 5) -> list[tuple[str, float, str]]:
-    """Predict the `<mask>` of a text with an exported model.
+    """Predict the mask (`<mask>`, or `[MASK]` of a WordPiece vocabulary) of a text.
 
     Returns:
         The `top` most probable tokens: (token, probability, the text with it put in).
 
     Raises:
-        ValueError: the text has no `<mask>`, several, or is too long for the model.
+        ValueError: the text has no mask, several, or is too long for the model.
     """
-    if text.count(MASK_TOKEN) != 1:
-        raise ValueError(f"write one {MASK_TOKEN} into the text; it has {text.count(MASK_TOKEN)}")
     disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokens = tokenizer(text, return_tensors="pt", verbose=False)["input_ids"]
+    places = torch.nonzero(tokens[0] == tokenizer.mask_token_id).flatten().tolist()
+    if len(places) != 1:
+        raise ValueError(f"write one {tokenizer.mask_token} into the text; it has {len(places)}")
     model = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
-    tokens = tokenizer(text, return_tensors="pt")["input_ids"]
     length = model.config.max_position_embeddings - FIRST_POSITION
     if tokens.shape[1] > length:
         raise ValueError(f"the text has {tokens.shape[1]} tokens; the model reads {length}")
-    [place] = torch.nonzero(tokens[0] == tokenizer.mask_token_id).flatten().tolist()
+    [place] = places
     with torch.no_grad():
         probabilities = model(input_ids=tokens).logits[0, place].softmax(dim=0)
     best = probabilities.topk(min(top, len(probabilities)))
@@ -282,7 +281,3 @@ def fill_mask(folder: Path, text: str, top: int = 5) -> list[tuple[str, float, s
         sentence = tokenizer.decode(filled, skip_special_tokens=True)
         answers.append((tokenizer.convert_ids_to_tokens(token_id), probability, sentence))
     return answers
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

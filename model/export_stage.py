@@ -14,6 +14,7 @@ from safetensors.torch import load as load_tensors
 
 from model.encoder import Encoder
 from model.export import (
+    AnyVocabulary,
     export_classifier,
     export_masked_model,
     verify_model,
@@ -25,20 +26,21 @@ from model.model_card import model_card
 from model.plan import RunInputs, pretraining_job
 from model.training_data import PretrainingJob
 from pipelines.core.manifest import Output, read_json
-from pipelines.core.records import PARAGRAPH_BREAK
 from pipelines.core.shards import Attempt, Step, Unit
 from pipelines.core.store import Store
-from pipelines.core.vocabulary import MASK_TOKEN, SPECIAL_TOKENS, Vocabulary
+from pipelines.core.vocabulary import open_vocabulary, without_surrogates
 
 SAMPLE_ROWS = 16
 """Packed rows whose logits are compared."""
 TEXTS_PER_LANGUAGE = 5
-"""Paragraphs of each language whose ids are compared."""
+"""Lines of each language whose ids are compared."""
+VOCABULARY_SETTINGS = ("kind", "normalization", "byte_fallback", "lowercase")
+"""What the model card tells of [vocabulary]."""
 
 
 def export_step(inputs: RunInputs) -> Step:
     """The export stage of a run."""
-    files, job = inputs.vocabulary_files, pretraining_job(inputs)
+    job = pretraining_job(inputs)
     pretrained = inputs.stage("pretrain")
     [model], [metrics] = (pretrained.outputs_of(part=part) for part in ("model", "metrics"))
     rows = [keys[0] for keys in (job.held_out or job.train).values()]
@@ -49,13 +51,13 @@ def export_step(inputs: RunInputs) -> Step:
             "model": model.path,
             "metrics": metrics.path,
             "balance": inputs.balance.path,
-            "spm.model": files["spm.model"].path,
-            "tokenizer.json": files["tokenizer.json"].path,
         },
+        "vocabulary_files": inputs.vocabulary_keys,
+        "vocabulary": {name: inputs.setting("vocabulary", name) for name in VOCABULARY_SETTINGS},
         "rows": rows,
         "texts": [output.path for output in first_of_each_language(inputs)],
     }
-    return Step("export", 1, f"runs/{inputs.run}/export", read, export_unit, "folder")
+    return Step("export", 2, f"runs/{inputs.run}/export", read, export_unit, "folder")
 
 
 def first_of_each_language(inputs: RunInputs) -> list[Output]:
@@ -77,12 +79,13 @@ def export_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None
     """Export the pretrained model and prove that transformers loads the same model."""
     store, files = attempt.store, config["files"]
     job = PretrainingJob.model_validate(config["job"])
-    vocabulary = Vocabulary(store.read_bytes(files["spm.model"]))
+    vocabulary = open_vocabulary(store, config["vocabulary_files"])
     model = MaskedLanguageModel(Encoder(job.encoder, job.rows, job.length))
     model.load_state_dict(load_tensors(store.read_bytes(files["model"])))
     card = model_card(
         config["run"],
         config["job"],
+        config["vocabulary"],
         read_json(store, files["balance"]),
         read_json(store, files["metrics"]),
         sum(parameter.numel() for parameter in model.parameters()),
@@ -91,14 +94,13 @@ def export_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None
     texts = sample_texts(store, config["texts"])
     with tempfile.TemporaryDirectory(prefix="babelmill-") as name:
         folder = Path(name)
-        tokenizer = store.read_bytes(files["tokenizer.json"])
-        export_masked_model(folder, model, vocabulary, tokenizer, card)
+        export_masked_model(folder, model, vocabulary, card)
         largest = verify_model(folder, model, rows)
-        ties = verify_tokenizer(folder, vocabulary, texts)
+        with_mask = verify_tokenizer(folder, vocabulary, texts)
         publish_folder(attempt, folder, attempt.unit_id, part="export")
     attempt.counters["rows_compared"] += len(rows)
-    attempt.counters["texts_compared"] += len(texts)
-    attempt.counters["texts_with_equally_probable_ids"] += ties
+    attempt.counters["lines_compared"] += len(texts)
+    attempt.counters["lines_with_literal_mask"] += with_mask
     attempt.notes.append(f"largest logit difference to transformers: {largest:.1e}")
 
 
@@ -111,17 +113,12 @@ def sample_rows(store: Store, keys: Sequence[str]) -> list[list[int]]:
 
 
 def sample_texts(store: Store, keys: Sequence[str]) -> list[str]:
-    """A few paragraphs of each file, without those in which a special token is written out.
-
-    The exported tokenizer reads a literal `</s>` as the token, as XLM-R's own does.
-    """
-    special = (*SPECIAL_TOKENS, MASK_TOKEN)
+    """A few lines of each file, whatever stands in them."""
     texts: list[str] = []
     for key in keys:
         column = store.read_table(key, columns=["text"])["text"][:TEXTS_PER_LANGUAGE].to_pylist()
-        paragraphs = (part for text in column for part in text.split(PARAGRAPH_BREAK))
-        usable = (p for p in paragraphs if p.strip() and not any(name in p for name in special))
-        texts += itertools.islice(usable, TEXTS_PER_LANGUAGE)
+        lines = (line for text in column for line in text.split("\n") if line.strip())
+        texts += map(without_surrogates, itertools.islice(lines, TEXTS_PER_LANGUAGE))
     return texts
 
 
@@ -129,21 +126,21 @@ def publish_classifier(
     attempt: Attempt,
     job: FinetuningJob,
     tensors: Mapping[str, torch.Tensor],
-    vocabulary: Vocabulary,
-    tokenizer_json: bytes,
+    vocabulary: AnyVocabulary,
     rows: Sequence[Sequence[int]],
 ) -> None:
-    """Export a fine-tuned classifier, prove it on `rows`, and write its folder."""
+    """Export a fine-tuned classifier, prove it on `rows` and their text, and write its folder."""
     encoder = Encoder(job.encoder, job.rows, job.length)
     model = SequenceClassifier(encoder, len(job.labels))
     model.load_state_dict(dict(tensors))
     task = job.task.name
     with tempfile.TemporaryDirectory(prefix="babelmill-") as name:
         folder = Path(name)
-        export_classifier(folder, model, job.labels, vocabulary, tokenizer_json)
+        export_classifier(folder, model, job.labels, vocabulary)
         saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))["id2label"]
         assert [saved[str(i)] for i in range(len(job.labels))] == job.labels
         largest = verify_model(folder, model, rows)
+        verify_tokenizer(folder, vocabulary, [vocabulary.decode(row) for row in rows])
         publish_folder(attempt, folder, f"{task}/{attempt.unit_id}", part="model", task=task)
     attempt.notes.append(f"{task}: largest logit difference to transformers: {largest:.1e}")
 

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from model.metrics import LossSums
+from pipelines.core.vocabulary import MASK_TOKEN, SPECIAL_TOKENS
+from pipelines.core.wordpiece import WORDPIECE_MASK_TOKEN, WORDPIECE_SPECIAL_TOKENS
 
 
 def model_card(
     run: str,
     job: Mapping[str, Any],
+    vocabulary: Mapping[str, Any],
     balance: Mapping[str, Any],
     metrics: Mapping[str, Any],
     parameters: int,
@@ -19,6 +22,8 @@ def model_card(
 
     Args:
         job: the pretraining job (`model.training_data.PretrainingJob`) as plain JSON.
+        vocabulary: the settings `kind`, `normalization`, `byte_fallback` and `lowercase` of
+            [vocabulary].
         balance: the table of the balance stage.
         metrics: what pretraining recorded.
         parameters: number of trained values.
@@ -34,6 +39,8 @@ def model_card(
         ("attention heads", encoder["heads"]),
         ("feed-forward size", encoder["feed_forward_size"]),
         ("parameters", f"{parameters:,}"),
+        ("vocabulary", _vocabulary_kind(vocabulary)),
+        ("normalization", _normalization(vocabulary)),
         ("vocabulary rows", f"{job['rows']:,}"),
         ("longest text, tokens", job["length"]),
         ("updates", f"{metrics['steps']:,}"),
@@ -76,6 +83,8 @@ def model_card(
         "",
         *table(["", ""], [[name, str(value)] for name, value in facts]),
         "",
+        *_text_and_masks(vocabulary, job["masking"]),
+        "",
         "## Data",
         "",
         f"Languages are mixed by q ~ p^alpha with alpha = {alphas} and p of {balance['unit']}, "
@@ -86,6 +95,62 @@ def model_card(
         *table(titles, rows),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _vocabulary_kind(vocabulary: Mapping[str, Any]) -> str:
+    if vocabulary["kind"] == "wordpiece":
+        return "WordPiece"
+    unknown = "unknown characters as bytes" if vocabulary["byte_fallback"] else "no bytes"
+    return f"SentencePiece Unigram, {unknown}"
+
+
+def _normalization(vocabulary: Mapping[str, Any]) -> str:
+    if vocabulary["kind"] == "wordpiece":
+        return "BERT's, " + ("lower case, no accents" if vocabulary["lowercase"] else "cased")
+    return str(vocabulary["normalization"])
+
+
+def _text_and_masks(vocabulary: Mapping[str, Any], masking: Mapping[str, Any]) -> list[str]:
+    """How the names of special tokens are read, and which tokens were predicted."""
+    wordpiece = vocabulary["kind"] == "wordpiece"
+    mask = WORDPIECE_MASK_TOKEN if wordpiece else MASK_TOKEN
+    names = WORDPIECE_SPECIAL_TOKENS if wordpiece else SPECIAL_TOKENS
+    others = ", ".join(f"`{name}`" for name in names)
+    return [
+        "## Special tokens in text",
+        "",
+        f"`{mask}` in a text, after normalization, is the mask, together with the blank before it. "
+        f"{others} in a text are text, cut into pieces like any other; the tokenizer reads them as "
+        "tokens only where it is called with `split_special_tokens=False`. Apart from the mask, "
+        "ids are those of the training data, in which a literal mask is text too.",
+        "",
+        "## Masking",
+        "",
+        masking_rule(masking, mask),
+    ]
+
+
+def masking_rule(masking: Mapping[str, Any], mask: str) -> str:
+    """The masking rule in words.
+
+    Args:
+        masking: `model.training_data.MaskingSettings` as plain JSON.
+        mask: name of the mask token.
+    """
+    kept = 1 - masking["mask_probability"] - masking["random_probability"]
+    drawn = {"unigram": "by its frequency", "uniform": "all alike"}[masking["random_from"]]
+    rates = [f"{phase['rate']:.4g} until {phase['until']:.0%}" for phase in masking["phases"]]
+    rate = f"{', then '.join(rates)} of the steps" if rates else f"{masking['rate']:.4g}"
+    unit = {
+        "token": "single tokens",
+        "word": "whole words",
+        "span": f"spans of {masking['mean_span_words']:g} words on average",
+    }[masking["unit"]]
+    return (
+        f"Share of ordinary tokens predicted: {rate}; chosen as {unit}. Of these "
+        f"{masking['mask_probability']:.4g} are replaced by `{mask}`, "
+        f"{masking['random_probability']:.4g} by a random token (drawn {drawn}), {kept:.4g} stay."
+    )
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

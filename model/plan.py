@@ -204,7 +204,6 @@ def finetuning_units(inputs: RunInputs) -> tuple[dict[str, Any], list[Unit]]:
     check_tasks(config.finetuning, length)
     [model] = inputs.stage("pretrain").outputs_of(part="model")
     unique = inputs.stage("deduplicate").outputs_of(part="unique")
-    files = inputs.vocabulary_files
     cluster = config.cluster
     read = {
         "seed": inputs.setting("run", "seed"),
@@ -214,13 +213,10 @@ def finetuning_units(inputs: RunInputs) -> tuple[dict[str, Any], list[Unit]]:
         "tasks": {name: task.model_dump(mode="json") for name, task in tasks.items()},
         "num_workers": cluster.num_workers,
         "use_gpu": cluster.use_gpu,
-        "files": {
-            "model": model.path,
-            "spm.model": files["spm.model"].path,
-            "tokenizer.json": files["tokenizer.json"].path,
-        },
+        "model": model.path,
+        "vocabulary_files": inputs.vocabulary_keys,
     }
-    parts = [model, files["spm.model"], files["tokenizer.json"], *unique]
+    parts = [model, *(inputs.vocabulary_files[part] for part in inputs.vocabulary_keys), *unique]
     refs = tuple(output.ref for output in parts)
     arguments = {"cluster": cluster.model_dump(mode="json"), "run": inputs.run}
     return read, [Unit(name, refs, arguments) for name in tasks]

@@ -34,7 +34,7 @@ from pipelines.core.driver import drive
 from pipelines.core.manifest import StageRecord, read_stage
 from pipelines.core.shards import Attempt, Step, Unit, run_step
 from pipelines.core.store import Store, local_file, write_parquet
-from pipelines.core.vocabulary import Vocabulary
+from pipelines.core.vocabulary import open_vocabulary
 
 QUIET_RAY = {
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # or every line of a worker appears twice
@@ -211,7 +211,7 @@ def finetune_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
     cluster = ClusterSection.model_validate(unit.arguments["cluster"])
     settings = RunInputs(attempt.store, run).config.finetuning
     [task] = [task for task in settings if task.name == unit.key]
-    vocabulary = Vocabulary(attempt.store.read_bytes(config["files"]["spm.model"]))
+    vocabulary = open_vocabulary(attempt.store, config["vocabulary_files"])
     unique = read_stage(attempt.store, run, "deduplicate").outputs_of(part="unique")
     examples = TASKS[task.kind].examples(task, attempt.store, unique, vocabulary, config["seed"])
     key = f"runs/{run}/checkpoints/{attempt.unit_id}/examples.parquet"
@@ -225,7 +225,7 @@ def finetune_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
         encoder=config["encoder"],
         task=task,
         labels=examples.labels,
-        model=config["files"]["model"],
+        model=config["model"],
         examples=key,
     )
     result = train_on_ray("finetune", job.model_dump(mode="json"), attempt, run, cluster)
@@ -238,9 +238,8 @@ def finetune_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
         path.write_text(text, encoding="utf-8")
         name = f"{task.name}/{attempt.unit_id}/scores.json"
         attempt.write_file(name, path, part="scores", task=task.name)
-    tokenizer = attempt.store.read_bytes(config["files"]["tokenizer.json"])
     rows = examples.table["tokens"].slice(0, 8).to_pylist()
-    publish_classifier(attempt, job, result.model, vocabulary, tokenizer, rows)
+    publish_classifier(attempt, job, result.model, vocabulary, rows)
 
 
 def run_train(stage: str, store: Store, run: str) -> StageRecord:
@@ -260,7 +259,7 @@ def run_train(stage: str, store: Store, run: str) -> StageRecord:
         step, units = export_step(inputs), export_units(inputs)
     else:
         read, units = finetuning_units(inputs)
-        step = Step("finetune", 1, f"runs/{run}/finetune", read, finetune_unit, "task")
+        step = Step("finetune", 2, f"runs/{run}/finetune", read, finetune_unit, "task")
     return run_step(step, units, store, run, inline=True)
 
 

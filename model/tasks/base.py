@@ -12,6 +12,7 @@ from model.config import FinetuningTask
 from pipelines.core.manifest import Counters, Output
 from pipelines.core.store import Store
 from pipelines.core.vocabulary import Vocabulary
+from pipelines.core.wordpiece import WordPieceVocabulary
 
 SPLITS = ("train", "dev", "test")
 
@@ -65,7 +66,7 @@ class Task(Protocol):
         settings: FinetuningTask,
         store: Store,
         unique: Sequence[Output],
-        vocabulary: Vocabulary,
+        vocabulary: Vocabulary | WordPieceVocabulary,
         seed: int,
     ) -> Examples:
         """Read the examples of a task; the same in every process.

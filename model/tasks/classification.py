@@ -21,6 +21,7 @@ from pipelines.core.manifest import Counters, Output
 from pipelines.core.records import PARAGRAPH_BREAK
 from pipelines.core.store import Store
 from pipelines.core.vocabulary import BOS_ID, EOS_ID, Vocabulary
+from pipelines.core.wordpiece import WordPieceVocabulary
 
 TRAIN_SHARE, DEV_SHARE = 0.8, 0.1
 
@@ -133,7 +134,7 @@ class Classification:
         settings: ClassificationTask,
         store: Store,
         unique: Sequence[Output],
-        vocabulary: Vocabulary,
+        vocabulary: Vocabulary | WordPieceVocabulary,
         seed: int,
     ) -> Examples:
         """See `Task.examples`. No text is in two splits."""

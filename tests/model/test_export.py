@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import pipeline
 
 from model.config import EncoderSection
 from model.encoder import Encoder
 from model.export import (
     MASKED_HEAD_NAMES,
     ExportMismatch,
-    equally_probable,
     export_classifier,
     export_masked_model,
     fill_mask,
+    masks_read,
     renamed,
     verify_model,
     verify_tokenizer,
@@ -27,7 +30,7 @@ from model.export import (
 from model.heads import MaskedLanguageModel, SequenceClassifier
 from model.plan import RunInputs
 from pipelines.core.store import Store
-from pipelines.core.tokenizer_file import tokenizer_json
+from pipelines.core.tokenizer_file import tokenizer_files
 from pipelines.core.vocabulary import Vocabulary
 from tests.model.tiny import build, tiny_config
 
@@ -59,8 +62,7 @@ def trained_model(rows: int) -> MaskedLanguageModel:
 def exported(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("folder")
     model = trained_model(vocabulary.rows)
-    tokenizer = tokenizer_json(vocabulary).encode("utf-8")
-    export_masked_model(folder, model, vocabulary, tokenizer, "card")
+    export_masked_model(folder, model, vocabulary, "card")
     assert verify_model(folder, model, ROWS) <= 1e-5
     return folder
 
@@ -123,15 +125,73 @@ def test_a_changed_weight_is_found(exported: Path, vocabulary: Vocabulary) -> No
         verify_model(exported, model, ROWS)
 
 
+def test_the_tokenizer_s_files_are_those_of_the_vocabulary(
+    exported: Path, vocabulary: Vocabulary
+) -> None:
+    for name, content in tokenizer_files(vocabulary, max_length=24).items():
+        assert (exported / name).read_bytes() == content
+    assert (exported / "sentencepiece.bpe.model").read_bytes() == vocabulary.model
+
+
 def test_the_tokenizer_gives_the_vocabulary_s_ids(exported: Path, vocabulary: Vocabulary) -> None:
-    verify_tokenizer(exported, vocabulary, ["thing er", "kaanen", "wa ki", "", "  x  "])
+    lines = ["thing er", "kaanen", "wa ki", "", "  x  ", "wa </s> ki", "<s>wa<pad> <unk>"]
+    assert verify_tokenizer(exported, vocabulary, lines) == 0
+    assert verify_tokenizer(exported, vocabulary, [*lines, "wa <mask> ki", "<mask><mask>"]) == 2
+    assert masks_read(vocabulary, "<mask> <mask") == 1
 
 
-def test_only_equal_probability_excuses_other_ids(vocabulary: Vocabulary) -> None:
-    ids = [0, *vocabulary.encode("thing er").tolist(), 2]
+def changed_folder(exported: Path, folder: Path, name: str, change: Any) -> Path:
+    shutil.copytree(exported, folder)
+    content = json.loads((folder / name).read_text())
+    change(content)
+    (folder / name).write_text(json.dumps(content))
+    return folder
 
-    assert equally_probable(vocabulary, ids, ids)
-    assert not equally_probable(vocabulary, ids, ids[:-2] + ids[-1:])
+
+def reads_all_names(settings: dict[str, Any]) -> None:
+    settings["split_special_tokens"] = False
+
+
+def reads_no_mask(tokenizer: dict[str, Any]) -> None:
+    away = {"type": "Replace", "pattern": {"String": "<mask>"}, "content": "wa"}
+    tokenizer["normalizer"]["normalizers"].append(away)
+
+
+def cuts_otherwise(tokenizer: dict[str, Any]) -> None:
+    pieces = tokenizer["model"]["vocab"]
+    [place] = [i for i, (piece, _) in enumerate(pieces) if piece == "a"]
+    pieces[place][1] = 1_000.0
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("tokenizer_config.json", reads_all_names, r"ids of 'a </s> b"),
+        ("tokenizer.json", reads_no_mask, r"ids of 'a <mask>\.'.*wanted 1 mask\(s\)"),
+        ("tokenizer.json", cuts_otherwise, r"ids of 'kaanen'"),
+    ],
+)
+def test_a_tokenizer_that_reads_otherwise_is_found(
+    exported: Path, vocabulary: Vocabulary, tmp_path: Path, name: str, change: Any, message: str
+) -> None:
+    folder = changed_folder(exported, tmp_path / "changed", name, change)
+    with pytest.raises(ExportMismatch, match=message):
+        verify_tokenizer(folder, vocabulary, ["kaanen"])
+
+
+def test_the_fill_mask_pipeline_works_on_the_folder(exported: Path, vocabulary: Vocabulary) -> None:
+    """What users type first."""
+    found = pipeline("fill-mask", str(exported), top_k=3)("wa <mask>.")
+    ours = fill_mask(exported, "wa <mask>.", top=3)
+    assert [answer["score"] for answer in found] == pytest.approx([p for _, p, _ in ours])
+    assert [answer["sequence"] for answer in found] == [text for _, _, text in ours]
+    ids = [0, *vocabulary.encode("wa").tolist(), vocabulary.mask_id]
+    model = trained_model(vocabulary.rows).eval()
+    with torch.no_grad():
+        row = torch.tensor([[*ids, vocabulary.encode("wa.").tolist()[-1], 2]])
+        best = model.logits(row)[0, len(ids) - 1].softmax(dim=0).topk(3)
+    assert [answer["token"] for answer in found] == best.indices.tolist()
+    assert [answer["score"] for answer in found] == pytest.approx(best.values.tolist(), abs=1e-6)
 
 
 def test_a_mask_takes_the_blank_before_it_and_is_filled(exported: Path) -> None:
@@ -149,8 +209,7 @@ def test_a_classifier_keeps_its_labels_names(vocabulary: Vocabulary, tmp_path: P
     torch.manual_seed(4)
     model = SequenceClassifier(Encoder(SECTION, vocabulary.rows, 24), 3)
     labels = ["10", "9", "sports"]
-    tokenizer = tokenizer_json(vocabulary).encode("utf-8")
-    export_classifier(tmp_path, model, labels, vocabulary, tokenizer)
+    export_classifier(tmp_path, model, labels, vocabulary)
 
     assert verify_model(tmp_path, model, ROWS) <= 1e-5
     saved = json.loads((tmp_path / "config.json").read_text())

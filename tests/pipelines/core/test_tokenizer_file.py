@@ -1,18 +1,21 @@
-"""The exported files: `AutoTokenizer` gives the ids of SentencePiece for every text."""
+"""The exported files: `AutoTokenizer` gives the ids of SentencePiece, and reads a mask."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 import tarfile
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece as spm
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, pre_tokenizers
 from transformers import AutoTokenizer
 
 from pipelines.core.normalizers import NORMALIZERS
@@ -26,7 +29,6 @@ from tests.pipelines.core.small_vocabularies import LINES, SECOND_LINES, plain_i
 from tests.pipelines.core.test_word_cache import TEXT
 from tests.pipelines.core.test_wordpiece import small_wordpiece
 
-NAMES = (*SPECIAL_TOKENS, "<mask>")
 STRIDE = 11
 
 
@@ -40,6 +42,21 @@ def fast_ids(tokenizer: Any, lines: list[str]) -> list[list[int]]:
     """Ids without <s> and </s>, as a user gets them."""
     found = tokenizer(lines, add_special_tokens=False)["input_ids"]
     return [list(ids) for ids in found]
+
+
+def ids_with_masks(model: bytes, lines: list[str]) -> list[list[int]]:
+    """SentencePiece's ids where `<mask>` is a symbol of its own and takes the blank before it."""
+    proto = ModelProto.FromString(model)
+    mask, blank = len(proto.pieces), [p.piece for p in proto.pieces].index("\u2581")
+    proto.pieces.add(piece="<mask>", score=0.0, type=ModelProto.SentencePiece.USER_DEFINED)
+    processor = spm.SentencePieceProcessor(model_proto=proto.SerializeToString())
+    found = []
+    for line in lines:
+        own = processor.encode(line, out_type=int)
+        followed = [*zip(own, own[1:], strict=False), *((k, None) for k in own[-1:])]
+        kept = [k for k, after in followed if (k, after) != (blank, mask)]
+        found.append([3 if k == 0 else k + 1 for k in kept])
+    return found
 
 
 def text_ids(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -61,7 +78,12 @@ def test_ids_are_sentencepieces_and_ours(tmp_path: Path, normalization: str, kin
     vocabulary = Vocabulary(model)
     plain = plain_ids(model, lines)
     assert [ids.tolist() for ids in vocabulary.encode_batch(lines)] == plain
-    assert fast_ids(load(tmp_path, vocabulary), lines) == plain
+    fast = fast_ids(load(tmp_path, vocabulary), lines)
+    assert fast == ids_with_masks(model, lines)
+    others = [i for i, line in enumerate(lines) if "<mask>" not in line]
+    assert len(others) == len(lines) - 1
+    assert [fast[i] for i in others] == [plain[i] for i in others]
+    assert not any(vocabulary.mask_id in ids for ids in plain)
 
 
 @pytest.mark.parametrize("normalization", NORMALIZERS)
@@ -74,12 +96,32 @@ def test_any_text(normalization: str) -> None:
     @given(text=TEXT)
     def check(text: str) -> None:
         line = without_surrogates(text)
-        assert text_ids(tokenizer, line) == plain_ids(model, [line])[0]
+        wanted = ids_with_masks(model, [line]) if "<mask>" in line else plain_ids(model, [line])
+        assert text_ids(tokenizer, line) == wanted[0]
 
     check()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("leave_out", ["", "<", "ask>"])
+def test_masks_in_any_text(leave_out: str) -> None:
+    """What stands before and behind a mask is cut as if a word stood there."""
+    model = small_model(leave_out=leave_out)
+    tokenizer = Tokenizer.from_str(tokenizer_json(Vocabulary(model)))
+    tokenizer.encode_special_tokens = True
+
+    @settings(max_examples=200, deadline=None)
+    @given(
+        texts=st.lists(TEXT, min_size=2, max_size=4), mask=st.sampled_from(["<mask>", " <mask> "])
+    )
+    def check(texts: list[str], mask: str) -> None:
+        # The sign of the blank itself is no blank that a mask could take.
+        line = without_surrogates(mask.join(texts)).replace("\u2581", "")
+        assert text_ids(tokenizer, line) == ids_with_masks(model, [line])[0]
+
+    check()
+
+
+@pytest.mark.parametrize("name", SPECIAL_TOKENS)
 @pytest.mark.parametrize("leave_out", ["", "<", "</sp"])
 def test_the_name_of_a_special_token_in_text_is_text(
     tmp_path: Path, name: str, leave_out: str
@@ -93,12 +135,36 @@ def test_the_name_of_a_special_token_in_text_is_text(
         assert ids[1:-1] == vocabulary.encode(text).tolist()
 
 
-def test_names_are_read_where_somebody_asks_for_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("leave_out", ["", "<", "mask>"])
+def test_the_mask_in_text_is_the_mask_to_users_and_never_to_packing(
+    tmp_path: Path, leave_out: str
+) -> None:
+    vocabulary = Vocabulary(small_model(leave_out=leave_out))
+    tokenizer = load(tmp_path, vocabulary)
+    mask, dog = vocabulary.mask_id, vocabulary.encode("the dog").tolist()
+    dot = vocabulary.encode("dog.").tolist()[-1]
+    sleeps = vocabulary.encode("sleeps").tolist()
+    for text, wanted in (
+        ("the dog <mask> sleeps", [*dog, mask, *sleeps]),
+        ("the dog <mask>.", [*dog, mask, dot]),
+        ("<mask>", [mask]),
+        ("the dog<mask><mask>  <mask> ", [*dog, mask, mask, mask]),
+        ("\uff1cmask\uff1e sleeps", [mask, *sleeps]),
+    ):
+        ids = tokenizer(text)["input_ids"]
+        assert ids == [0, *wanted, 2]
+        if 3 not in wanted:  # <unk> is shown by one and left out by the other
+            assert tokenizer.decode(ids, skip_special_tokens=True) == vocabulary.decode(wanted)
+        own = vocabulary.encode(text).tolist()
+        assert own == plain_ids(vocabulary.model, [text])[0] and mask not in own
+
+
+def test_all_names_are_read_where_somebody_asks_for_it(tmp_path: Path) -> None:
     vocabulary = Vocabulary(small_model())
     tokenizer = load(tmp_path, vocabulary)
     before, after = vocabulary.encode("the dog").tolist(), vocabulary.encode("sleeps").tolist()
-    wanted = [0, *before, vocabulary.mask_id, *after, 2]
-    text = "the dog <mask> sleeps"
+    text = "the dog </s> sleeps"
+    wanted = [0, *before, 2, *after, 2]
     assert tokenizer(text, split_special_tokens=False)["input_ids"] == wanted
     assert tokenizer(text)["input_ids"] != wanted
     again = load(tmp_path, vocabulary, split_special_tokens=False)
@@ -106,7 +172,8 @@ def test_names_are_read_where_somebody_asks_for_it(tmp_path: Path) -> None:
     raw = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     assert raw.encode(text).ids == wanted
     raw.encode_special_tokens = True
-    assert raw.encode(text).ids == tokenizer(text)["input_ids"]
+    for line in (text, "the dog <mask> sleeps"):
+        assert raw.encode(line).ids == tokenizer(line)["input_ids"]
 
 
 def test_what_is_loaded_is_the_whole_vocabulary(tmp_path: Path) -> None:
@@ -127,7 +194,8 @@ def test_what_is_loaded_is_the_whole_vocabulary(tmp_path: Path) -> None:
     ]
     tokenizer.save_pretrained(tmp_path / "again")
     again = AutoTokenizer.from_pretrained(tmp_path / "again")
-    assert fast_ids(again, [*LINES, "a </s> b"]) == fast_ids(tokenizer, [*LINES, "a </s> b"])
+    lines = [*LINES, "a </s> b", "a <mask> b"]
+    assert fast_ids(again, lines) == fast_ids(tokenizer, lines)
 
 
 @pytest.mark.parametrize("byte_fallback", [False, True])
@@ -147,16 +215,46 @@ def test_files_are_the_same_every_time() -> None:
     assert json.loads(first["tokenizer_config.json"])["model_max_length"] == 128
 
 
-def test_wordpiece_files_give_our_ids(tmp_path: Path) -> None:
-    vocabulary = WordPieceVocabulary(small_wordpiece(lowercase=True))
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_wordpiece_files_give_our_ids(tmp_path: Path, lowercase: bool) -> None:
+    vocabulary = WordPieceVocabulary(small_wordpiece(lowercase))
     tokenizer = load(tmp_path, vocabulary)
-    lines = [*LINES, *SECOND_LINES, "a [MASK] b [SEP]", "[CLS]x"]
+    lines = [*LINES, *SECOND_LINES, "a [UNK] b [SEP]", "[CLS]x [PAD]", "[ MASK] [MASK", "MASK]"]
+    lines = [line.replace("[MASK]", "") for line in lines]
     ours = [ids.tolist() for ids in vocabulary.encode_batch(lines)]
     assert fast_ids(tokenizer, lines) == ours
     assert (tokenizer.mask_token_id, tokenizer.sep_token) == (vocabulary.mask_id, "[SEP]")
     pair = tokenizer("a", "b")
-    assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
     assert pair["input_ids"][0] == 0 and pair["input_ids"][2] == pair["input_ids"][4] == 2
+    assert "token_type_ids" not in pair  # a second type is outside the encoder's table of one
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_wordpiece_reads_the_mask_and_packing_does_not(tmp_path: Path, lowercase: bool) -> None:
+    vocabulary = WordPieceVocabulary(small_wordpiece(lowercase))
+    tokenizer = load(tmp_path, vocabulary)
+    mask, dog = vocabulary.mask_id, vocabulary.encode("the dog").tolist()
+    text = "the dog [MASK]."
+    assert tokenizer(text)["input_ids"] == [0, *dog, mask, vocabulary.encode(".")[0], 2]
+    assert tokenizer("x[MASK][MASK]")["input_ids"] == [0, vocabulary.encode("x")[0], mask, mask, 2]
+    assert (mask in tokenizer("[mask]")["input_ids"]) is lowercase
+    own = vocabulary.encode(text)
+    assert mask not in own
+    written = WordPieceVocabulary((tmp_path / "tokenizer.json").read_bytes())
+    lines = [*LINES, *SECOND_LINES, text, "[mask] [Mask] [CLS]"]
+    ours = [ids.tolist() for ids in vocabulary.encode_batch(lines)]
+    assert [ids.tolist() for ids in written.encode_batch(lines)] == ours
+    assert tokenizer_files(written) == tokenizer_files(vocabulary)
+
+
+def test_wordpiece_files_cut_at_the_same_characters() -> None:
+    vocabulary = WordPieceVocabulary(small_wordpiece(lowercase=False))
+    written = Tokenizer.from_str(tokenizer_files(vocabulary)["tokenizer.json"].decode("utf-8"))
+    cut, bert = written.pre_tokenizer, pre_tokenizers.BertPreTokenizer()
+    points = [point for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000]
+    for start in range(0, len(points), 512):
+        text = "b".join(map(chr, points[start : start + 512]))
+        assert cut.pre_tokenize_str(text) == bert.pre_tokenize_str(text)
 
 
 def changed(**fields: Any) -> Vocabulary:
@@ -205,4 +303,7 @@ def test_every_line_in_500_languages(shared_data: Path, tmp_path: Path) -> None:
     plain = plain_ids(vocabulary.model, lines)
     assert vocabulary.not_by_word is None
     assert [ids.tolist() for ids in vocabulary.encode_batch(lines)] == plain
-    assert fast_ids(load(tmp_path, vocabulary), lines) == plain
+    assert fast_ids(load(tmp_path, vocabulary), lines) == ids_with_masks(vocabulary.model, lines)
+    assert (
+        ids_with_masks(vocabulary.model, lines[: -len(SECOND_LINES)]) == plain[: -len(SECOND_LINES)]
+    )

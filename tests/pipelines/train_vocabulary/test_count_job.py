@@ -210,7 +210,7 @@ def test_counting_reads_no_setting_of_balance_or_size() -> None:
 
 
 def test_characters_that_no_piece_can_hold_are_counted(store: Store) -> None:
-    damaged = ["ein\0mal \u2585 zwei\x07 drei\n", *texts_of("en", 20)]
-    run(store, config(packing__held_out_share=1e-9), {"en": damaged})
+    damaged = ["ein\0mal \u2585 zwei\x07 drei\n"]
+    run(store, config(packing__held_out_share=1e-9), TEXTS | {"en": TEXTS["en"] + damaged})
     counters = read_stage(store, RUN, "vocabulary-words").counters
     assert counters["replaced_characters/en"] == 3

@@ -1,0 +1,153 @@
+"""A run with BERT's vocabulary is exported and fine-tuned like any other."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save as tensors_to_bytes
+from transformers import AutoTokenizer, pipeline
+
+from model.encoder import Encoder
+from model.export import fill_mask
+from model.export_stage import export_step, export_units, publish_classifier
+from model.finetune import FinetuningJob, build_classifier
+from model.heads import MaskedLanguageModel
+from model.model_card import masking_rule
+from model.plan import RunInputs, finetuning_units, pretraining_job
+from model.tasks import TASKS
+from pipelines.core.manifest import StageRecord
+from pipelines.core.shards import Attempt, Step, Unit, run_step
+from pipelines.core.store import Store
+from pipelines.core.vocabulary import Vocabulary, open_vocabulary
+from pipelines.core.wordpiece import WordPieceVocabulary
+from tests.model.tiny import build, tiny_config
+
+LANGUAGES = ("en", "fi", "sw")
+
+
+def untrained(unit: Unit, config: dict[str, int], attempt: Attempt) -> None:
+    """What pretraining leaves, with weights from a seed instead of training."""
+    inputs = RunInputs(attempt.store, "tiny")
+    torch.manual_seed(config["seed"])
+    job = pretraining_job(inputs)
+    model = MaskedLanguageModel(Encoder(job.encoder, job.rows, job.length))
+    losses = {tag: {"loss_sum": 30.0, "tokens": 10, "correct": 1} for tag in LANGUAGES}
+    metrics = {"steps": 12, "tokens_seen": 99, "evaluations": [{"languages": losses}],
+               "unigram": losses}  # fmt: skip
+    for part, content in (
+        ("model", tensors_to_bytes(model.state_dict())),
+        ("metrics", json.dumps(metrics).encode()),
+    ):
+        path = Path(config["folder"]) / part
+        path.write_bytes(content)
+        attempt.write_file(f"{attempt.unit_id}/{part}", path, part=part)
+
+
+def run_with(folder: Path, kind: str) -> RunInputs:
+    store = Store(str(folder / "store"))
+    build(store, tiny_config(vocabulary={"kind": kind}, masking={"unit": "word"}))
+    step = Step(
+        "pretrain", 1, "runs/tiny/pretrained", {"seed": 5, "folder": str(folder)}, untrained
+    )
+    run_step(step, [Unit("pretrain", ())], store, "tiny", inline=True, quiet=True)
+    return RunInputs(store, "tiny")
+
+
+@pytest.fixture(scope="module", params=["unigram", "wordpiece"])
+def inputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunInputs:
+    return run_with(tmp_path_factory.mktemp(request.param), request.param)
+
+
+def fetched(store: Store, record: StageRecord, folder: Path, part: str) -> Path:
+    for output in record.outputs_of(part=part):
+        (folder / output.labels["file"]).write_bytes(store.read_bytes(output.path))
+    return folder
+
+
+def test_the_export_stage(inputs: RunInputs, tmp_path: Path) -> None:
+    step, units = export_step(inputs), export_units(inputs)
+    record = run_step(step, units, inputs.store, "tiny", inline=True, quiet=True)
+    folder = fetched(inputs.store, record, tmp_path, "export")
+    wordpiece = isinstance(inputs.vocabulary, WordPieceVocabulary)
+
+    names = {path.name for path in folder.iterdir()}
+    assert ("sentencepiece.bpe.model" in names) is not wordpiece
+    assert {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"} <= names
+    assert record.counters["lines_compared"] == 5 * len(LANGUAGES)
+    assert record.counters["rows_compared"] > 3
+    assert record.counters["lines_with_literal_mask"] == 0
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    mask = "[MASK]" if wordpiece else "<mask>"
+    assert (tokenizer.mask_token, tokenizer.model_max_length) == (mask, 24)
+    own = inputs.vocabulary.encode("wa </s> [SEP] ki").tolist()
+    assert tokenizer("wa </s> [SEP] ki")["input_ids"] == [0, *own, 2]
+    assert len(pipeline("fill-mask", str(folder))(f"wa {mask} ki.")) == 5
+    assert len(fill_mask(folder, f"wa {mask}.", top=2)) == 2
+    with pytest.raises(ValueError, match=re.escape(f"write one {mask} into the text; it has 0")):
+        fill_mask(folder, "wa ki")
+
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"`{mask}` in a text, after normalization, is the mask" in card
+    assert "predicted: 0.15; chosen as whole words. Of these 0.8 are replaced by" in card
+    assert ("| WordPiece |" in card) is wordpiece
+    assert ("| nmt_nfkc |" in card) is not wordpiece
+
+
+def publish(unit: Unit, config: dict[str, str], attempt: Attempt) -> None:
+    """The end of fine-tuning, with a head that is not trained."""
+    inputs = RunInputs(attempt.store, "tiny")
+    read, [task_unit] = finetuning_units(inputs)
+    [task] = inputs.config.finetuning
+    vocabulary = open_vocabulary(attempt.store, read["vocabulary_files"])
+    unique = inputs.stage("deduplicate").outputs_of(part="unique")
+    examples = TASKS[task.kind].examples(task, attempt.store, unique, vocabulary, read["seed"])
+    job = FinetuningJob(
+        seed=read["seed"], length=read["length"], rows=read["rows"], encoder=read["encoder"],
+        task=task, labels=examples.labels, model=read["model"], examples="unused",
+    )  # fmt: skip
+    state = build_classifier(job, attempt.store).state_dict()
+    rows = examples.table["tokens"].slice(0, 4).to_pylist()
+    publish_classifier(attempt, job, state, vocabulary, rows)
+    used = {ref.path for ref in task_unit.inputs}
+    assert used >= {read["model"], *read["vocabulary_files"].values()}
+
+
+def test_fine_tuning_reads_and_exports_the_vocabulary(inputs: RunInputs, tmp_path: Path) -> None:
+    step = Step("finetune", 1, "runs/tiny/finetune", {}, publish)
+    record = run_step(step, [Unit("topic", ())], inputs.store, "tiny", inline=True, quiet=True)
+    folder = fetched(inputs.store, record, tmp_path, "model")
+    wordpiece = not isinstance(inputs.vocabulary, Vocabulary)
+    assert (folder / "sentencepiece.bpe.model").exists() is not wordpiece
+    [answer] = pipeline("text-classification", str(folder))("wa ki")
+    assert answer["label"] in ("arts", "news", "sports")
+    [pair] = pipeline("text-classification", str(folder))([{"text": "wa", "text_pair": "ki"}])
+    assert pair["label"] in ("arts", "news", "sports")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "predicted: 0.15; chosen as single tokens. Of these 0.8 are replaced by `<mask>`"),
+        ({}, "0.1 by a random token (drawn by its frequency), 0.1 stay."),
+        ({"unit": "span"}, "chosen as spans of 3.8 words on average"),
+        (
+            {"phases": [{"until": 0.5, "rate": 0.3}, {"until": 1.0, "rate": 0.15}]},
+            "predicted: 0.3 until 50%, then 0.15 until 100% of the steps; chosen",
+        ),
+        (
+            {"mask_probability": 0.5, "random_probability": 0.25, "random_from": "uniform"},
+            "0.25 by a random token (drawn all alike), 0.25 stay.",
+        ),
+    ],
+)
+def test_the_card_tells_the_masking_rule(change: dict[str, object], said: str) -> None:
+    rule = {
+        "rate": 0.15, "phases": [], "unit": "token", "mean_span_words": 3.8,
+        "mask_probability": 0.8, "random_probability": 0.1, "random_from": "unigram",
+    }  # fmt: skip
+    assert said in masking_rule({**rule, **change}, "<mask>")
