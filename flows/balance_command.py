@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flows.output import fail, visible, write, write_drawn
 from pipelines.core.config import ConfigError
 
 if TYPE_CHECKING:
     from flows.balance_plan import Plan
     from flows.counts_file import Counts
+
+PNG = ".png"
 
 
 def balance(
@@ -47,28 +49,33 @@ def balance(
 
     COUNTS has a language and a count a line (with or without a header; with one, several counts
     may stand side by side), or is JSON: {"sw": 12}, [{"language": "sw", "count": 12}], a run's
-    balance table, or a stage's record. Nothing is run or written.
+    balance table, or a stage's record. Tags are read as a run reads them: EN is en. Nothing is run
+    or written.
+
+    Exit status: 0; 1 the output is closed or full; 2 a file of counts or an option is wrong.
     """
     from flows.balance_plan import A_RUNS, plan_of
     from flows.counts_file import read_counts
 
     try:
         found = read_counts(counts, unit)
-        alphas = list(dict.fromkeys(alpha or [A_RUNS.alpha]))
+        alphas = [a + 0.0 for a in dict.fromkeys(alpha or [A_RUNS.alpha])]  # -0.0 reads 0
         cap = math.inf if max_repeats is None else max_repeats
         plans = [plan_of(found, a, cap, draws, _weights(weight or ())) for a in alphas]
         if png is not None:
             _draw(png, found, plans, cap)
     except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - this is the terminal
-        raise typer.Exit(2) from None
+        fail(f"error: {error}", 2)
     if as_json:
-        print(json.dumps(tree_of(found, plans, cap, draws), indent=1, ensure_ascii=False))  # noqa: T201
+        text = json.dumps(tree_of(found, plans, cap, draws), indent=1, ensure_ascii=False)
+        write(visible(text, keep="\n") + "\n")
     else:
         _show(found, plans, cap, draws)
 
 
 def _weights(given: Sequence[str]) -> dict[str, float]:
+    from flows.counts_file import folded
+
     weights: dict[str, float] = {}
     for text in given:
         tag, equals, value = text.partition("=")
@@ -78,9 +85,10 @@ def _weights(given: Sequence[str]) -> dict[str, float]:
             share = math.nan
         if not equals or not tag.strip() or not 0 < share <= 1:
             raise ConfigError(f"--weight {text!r}: write language=share, above 0 and at most 1")
-        if tag.strip() in weights:
-            raise ConfigError(f"--weight {text!r}: {tag.strip()!r} has a weight already")
-        weights[tag.strip()] = share
+        tag = folded(tag)
+        if tag in weights:
+            raise ConfigError(f"--weight {text!r}: {tag!r} has a weight already")
+        weights[tag] = share
     return weights
 
 
@@ -115,21 +123,20 @@ def _show(found: Counts, plans: Sequence[Plan], cap: float, draws: int | None) -
 
     from flows.balance_table import comparison, natural_width, remarks, single, texts_used
 
-    console = Console(highlight=False)
-
     def say(line: str) -> None:
-        console.print(line, markup=False, soft_wrap=True)
+        write(visible(line) + "\n")
 
+    width = Console().width
     whole = sum(found.counts.values())
     drawn = f"{draws:,} draws" if draws is not None else f"as many draws as there are, {whole:,}"
     capped = "no cap on repeats" if cap == math.inf else f"at most {cap:g} repeats"
     say(f"n counts {found.unit}. Repeats are of a text in {drawn}; {capped}.")
-    tables = [single(plans[0], console.width) if len(plans) == 1 else comparison(plans)]
+    tables = [single(plans[0], width) if len(plans) == 1 else comparison(plans)]
     if draws is not None:
         tables += [texts_used(plan) for plan in plans]
-    widest = max(console.width, *map(natural_width, tables))
+    widest = max(width, *map(natural_width, tables))
     for table in tables:  # a terminal that is too narrow wraps lines, but no number is cut
-        Console(width=widest, highlight=False).print(table)
+        write_drawn(table, width=widest)
     for plan in plans:
         for line in remarks(plan, cap, draws):
             say(f"alpha {plan.alpha:g}: {line}" if len(plans) > 1 else line)
@@ -145,12 +152,24 @@ def _draw(path: Path, found: Counts, plans: Sequence[Plan], cap: float) -> None:
 
     if len(plans) > 1:
         raise ConfigError("--png draws one plan: give one --alpha")
+    if path.is_dir():
+        raise ConfigError(f"--png {path}: is a directory; name a file in it, ending in {PNG}")
+    if path.suffix.lower() != PNG:
+        raise ConfigError(f"--png {path}: the picture is a PNG; let its name end in {PNG}")
     [plan] = plans
     sizes = dict.fromkeys(("documents", "sentences", "characters", "bytes"), 0)
-    rows = tuple(BalanceRow.model_validate({**sizes, **asdict(share)}) for share in plan.shares)
+    rows = tuple(
+        BalanceRow.model_validate({**sizes, **asdict(share), "language": _drawn(share.language)})
+        for share in plan.shares
+    )
     cap = max(share.repeats for share in plan.shares) if cap == math.inf else cap
     table = Balance(alpha=plan.alpha, max_repeats=cap, unit=found.unit, rows=rows)
     try:
         save_shares_png(table, path, len(rows))
     except OSError as error:
-        raise ConfigError(f"--png {path}: {error.strerror}") from None
+        raise ConfigError(f"--png {path}: {error.strerror or error}") from None
+
+
+def _drawn(language: str) -> str:
+    """A name as matplotlib draws it: a dollar sign would begin a formula."""
+    return visible(language).replace("$", r"\$")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flows.counts_file import Counts
-from model.sample_order import MOST_SAMPLES, exact_shares, rounded_counts
+from model.sample_order import SHARE_BITS, exact_shares, rounded_counts
 from model.sample_usage import Usage, usage
 from pipelines.config import BalanceSection
 from pipelines.core.config import ConfigError
@@ -16,6 +16,9 @@ from pipelines.rebalance import LanguageShare, sampling_plan
 
 A_RUNS = BalanceSection()
 """The settings that a run has when nothing is said."""
+
+MOST_DRAWS = 2**SHARE_BITS
+"""A plan's shares are multiples of 2^-40: with more draws they would decide whole draws."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,16 @@ def plan_of(
 
 
 def _usage(shares: Sequence[LanguageShare], draws: int) -> dict[str, Usage]:
-    """The draws of a plan of just so many samples: each within 1 of q x draws, together exact."""
-    if draws >= MOST_SAMPLES:
-        raise ConfigError(f"--draws {draws}: need fewer than {MOST_SAMPLES:,}")
+    """The draws of a plan of just so many samples: each within 2 of q x draws, together exact.
+
+    They are less than 1 from the share as the plan has it, and that, a multiple of 2^-40, adds
+    less than draws / 2^40 (see model/sample_plan.py).
+    """
+    if draws > MOST_DRAWS:
+        raise ConfigError(
+            f"--draws {draws}: need at most {MOST_DRAWS:,} (2^{SHARE_BITS}); shares are kept to "
+            f"2^-{SHARE_BITS}, so more draws would not follow them"
+        )
     ordered = sorted(shares, key=lambda share: share.language)  # as the sample plan has them
     cumulated = np.concatenate([[0], np.cumsum(exact_shares([share.q for share in ordered]))])
     planned = np.diff(rounded_counts(cumulated, np.array([draws], dtype=np.int64))[0])

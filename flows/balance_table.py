@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.balance_plan import A_RUNS, Plan
+from flows.output import visible
 from pipelines.rebalance import LanguageShare
 
 SHORTEST_BAR, LONGEST_BAR = 12, 40
@@ -52,7 +53,7 @@ def single(plan: Plan, width: int) -> Table:
     table.caption_justify = "left"
     table.add_column("o p, ● q", no_wrap=True)
     for row, bar in zip(rows, bars, strict=True):
-        table.add_row(*map(Text, row), Text(bar))
+        table.add_row(*(Text(visible(cell)) for cell in row), Text(bar))
     table.add_section()
     table.add_row(*map(Text, whole))
     return table
@@ -118,7 +119,7 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) ->
     for place, column in enumerate(columns):
         table.add_column(column, justify="right" if place else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     return table
 
 

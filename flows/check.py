@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from flows.check_settings import check_settings
 from flows.check_sizes import (
     Sizes,
     SourceLine,
@@ -51,6 +52,7 @@ def preflight(config: RunConfig) -> CheckResult:
     from pipelines.sources import list_shards  # both are heavy: only a check needs them
 
     notes = check_languages(config, known_languages(config.language_identification))
+    notes += check_settings(config)
     check_tasks(config.finetuning, config.packing.length)
     store = Store(config.store.url)
     store.probe()

@@ -113,8 +113,9 @@ def training_note(section: VocabularySection, shards: Sequence[Shard], sizes: Si
     The stage estimates again when it knows the text, and for the machine that it runs on.
 
     Raises:
-        ConfigError: the lines that will be drawn need more than vocabulary.max_memory_gb. Words
-            that nobody has counted yet refuse nothing.
+        ConfigError: the lines that will be drawn need more than vocabulary.max_memory_gb. Of words
+            that nobody has counted yet only the most is known: if it is above the limit, the note
+            says so.
     """
     from pipelines.train_vocabulary import estimate as training  # its package is heavy
 
@@ -130,7 +131,13 @@ def training_note(section: VocabularySection, shards: Sequence[Shard], sizes: Si
         return f"{training.estimate(section, drawn).text}, at most"
     words = min(section.max_words, text // CHARACTERS_PER_NEW_WORD)
     characters = int(words * training.CHARACTERS_PER_WORD)
-    return f"{training.estimate(section, characters).text}, at most"
+    needed = training.estimate(section, characters)
+    note = f"{needed.text}, at most"
+    most = None if section.max_memory_gb is None else section.max_memory_gb * training.GB
+    if most is not None and needed.memory_bytes > most:
+        note += f"; vocabulary.max_memory_gb is {training.gigabytes(most)}, and the stage refuses "
+        note += "what needs more: set vocabulary.max_words to be sure"
+    return note
 
 
 def bytes_by_content(shards: Sequence[Shard], sizes: Sizes) -> dict[str, float] | None:

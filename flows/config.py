@@ -84,7 +84,11 @@ def resolve(
         )
     tree = overlay(read_toml(PRESETS / f"{preset}.toml"), file, settings)
     config = validate(RunConfig, tree, origin=f"preset {preset!r}")
-    here = {"store": absolute_store(config), "sources": absolute_sources(config)}
+    here = {
+        "store": absolute_store(config),
+        "sources": absolute_sources(config),
+        "vocabulary": absolute_vocabulary(config),
+    }
     return config.model_copy(update=here)
 
 
@@ -111,6 +115,14 @@ def absolute_store(config: RunConfig) -> Any:
     return config.store.model_copy(
         update={"url": str((PROJECT / Path(url).expanduser()).resolve())}
     )
+
+
+def absolute_vocabulary(config: RunConfig) -> Any:
+    """The vocabulary section, with a plain path of a model made absolute below the checkout."""
+    path = config.vocabulary.compare_with
+    if path is None:
+        return config.vocabulary
+    return config.vocabulary.model_copy(update={"compare_with": _absolute_path(path)})
 
 
 def absolute_sources(config: RunConfig) -> list[Any]:

@@ -8,11 +8,13 @@ import io
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipelines.core.config import ConfigError
+from pipelines.core.languages import normalise
 from pipelines.rebalance import sizes_by_language
 
 LANGUAGE_NAMES = ("language", "lang", "tag", "code", "locale")
@@ -20,6 +22,9 @@ UNNAMED = ("count", "counts", "n", "number", "value")
 """Names of a column that do not say what is counted."""
 PREFERRED = "sentences"
 """What p counts in XLM-R, taken where a file has several counts and none is asked for."""
+LARGEST_FILE = 2**26
+"""Bytes; a file of counts by language is a millionth of it."""
+LARGEST_COUNT = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,9 @@ def read_counts(name: str, unit: str | None = None) -> Counts:
     Forms: CSV or TSV, with a header or without, the language first or in a column `language`; JSON
     as {"sw": 12}, {"sw": {"sentences": 12}}, [{"language": "sw", "count": 12}], a run's balance
     table or the record of one of its stages.
+
+    A language's tag is read as a run reads it: `EN` is `en`, `swh` is `sw`. What is no tag stays as
+    it is.
 
     Args:
         unit: which count, where the file has several; the name of the count, where it has one.
@@ -78,10 +86,23 @@ Table = dict[str, _Row]
 
 def _text(name: str) -> str:
     try:
-        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        return content.decode("utf-8-sig")
+        if name == "-" and sys.stdin is None:
+            raise ConfigError("-: the standard input is closed")
+        if name == "-":
+            content = sys.stdin.buffer.read(LARGEST_FILE + 1)
+        else:
+            with Path(name).open("rb") as file:
+                content = file.read(LARGEST_FILE + 1)
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror}") from None
+    except ConfigError:
+        raise
+    except ValueError as error:  # a NUL in the name
+        raise ConfigError(f"{name!r}: cannot be read: {error}") from None
+    if len(content) > LARGEST_FILE:
+        raise ConfigError(f"{name}: more than {LARGEST_FILE:,} bytes; need a table of counts")
+    try:
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name}: byte {error.start} is not UTF-8") from None
 
@@ -108,7 +129,7 @@ def _from_lines(name: str, text: str) -> Table:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     header: list[str] = []
     table: Table = {}
-    for cells in reader:
+    for cells in _lines(name, reader):
         where = f"{name}, line {reader.line_num}"
         row = [cell.strip() for cell in cells]
         if not any(row):
@@ -128,6 +149,13 @@ def _from_lines(name: str, text: str) -> Table:
     return table
 
 
+def _lines(name: str, reader: Any) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise ConfigError(f"{name}, line {reader.line_num}: {error}") from None
+
+
 def _header(where: str, row: list[str]) -> list[str] | None:
     """The names of the columns; None where the first line is a line of counts already."""
     if len(row) < 2:
@@ -144,11 +172,13 @@ def _header(where: str, row: list[str]) -> list[str] | None:
 
 def _from_json(name: str, text: str) -> Table:
     try:
-        content = json.loads(text, object_pairs_hook=_once)
+        content = json.loads(text, object_pairs_hook=_once, parse_int=_integer)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{name}, line {error.lineno}: not JSON: {error.msg}") from None
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: JSON nested too deeply; need counts by language") from None
     table: Table = {}
     for where, language, cells in _entries(name, content):
         _add(table, language, where, cells)
@@ -164,8 +194,10 @@ def _entries(name: str, content: Any) -> Iterator[tuple[str, Any, Mapping[str, A
             yield f"{name}, counters", language, sizes
         return
     if isinstance(content, dict) and isinstance(content.get("rows"), list):
+        _check_own(name, content, "excluded")
         content = [*content["rows"], *content.get("excluded", [])]
     if isinstance(content, dict):
+        _check_own(name, content, "rows", "counters")
         for language, row in content.items():
             yield (
                 f"{name}, {language!r}",
@@ -177,8 +209,16 @@ def _entries(name: str, content: Any) -> Iterator[tuple[str, Any, Mapping[str, A
         where = f"{name}, entry {number}"
         key = next((k for k in LANGUAGE_NAMES if isinstance(row, dict) and k in row), None)
         if key is None:
-            raise ConfigError(f'{where}: {row!r}; need {{"language": …, "count": …}}')
+            raise ConfigError(f'{where}: {_short(row)}; need {{"language": …, "count": …}}')
         yield where, row[key], {unit: row[unit] for unit in row if unit != key}
+
+
+def _check_own(name: str, content: dict[str, Any], *keys: str) -> None:
+    """Refuse keys of this project's own tables with values that these tables never have."""
+    for key in keys:
+        if key in content and not isinstance(content[key], list):
+            wanted = "counters by name" if key == "counters" else "a list of languages"
+            raise ConfigError(f"{name}: {key} = {_short(content[key])}; need {wanted}")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -191,13 +231,34 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _add(table: Table, language: Any, where: str, cells: Mapping[str, Any]) -> None:
-    if not isinstance(language, str) or not language:
-        raise ConfigError(f"{where}: {language!r} is not a language")
-    if language in table:
-        raise ConfigError(f"{where}: {language!r} was there already: {table[language].where}")
+    if not isinstance(language, str) or not language.strip():
+        raise ConfigError(f"{where}: {_short(language)} is not a language")
+    tag = folded(language)
+    if tag in table:
+        read = "" if tag == language else f", read as {tag!r},"
+        raise ConfigError(f"{where}: {language!r}{read} was there already: {table[tag].where}")
     if not cells:
         raise ConfigError(f"{where}: no count")
-    table[language] = _Row(where, cells)
+    table[tag] = _Row(where, cells)
+
+
+def folded(language: str) -> str:
+    """A language's tag as a run writes it; what is no tag (BCP 47) stays, without outer blanks."""
+    language = language.strip()
+    with suppress(ValueError):
+        return normalise(language)
+    return language
+
+
+def _integer(digits: str) -> int | str:
+    """A number of JSON; one that no count can be stays text, so that its entry can be named."""
+    return int(digits) if len(digits) <= len(str(LARGEST_COUNT)) + 1 else digits
+
+
+def _short(value: Any) -> str:
+    """A value as a message shows it: not more than a line of it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _whole(value: Any) -> bool:
@@ -209,6 +270,13 @@ def _whole(value: Any) -> bool:
 
 def _number(where: str, value: Any) -> int:
     """A count: a whole number that is not negative."""
-    if not _whole(value) or int(value) < 0:
-        raise ConfigError(f"{where} = {value!r} is not a count; need a whole number, 0 or more")
-    return int(value)
+    if not _whole(value) or (str(value).startswith("-") and str(value).strip("-0")):
+        raise ConfigError(
+            f"{where} = {_short(value)} is not a count; need a whole number, 0 or more"
+        )
+    digits = str(value).lstrip("-0") or "0"
+    if len(digits) > len(str(LARGEST_COUNT)) or int(digits) > LARGEST_COUNT:
+        raise ConfigError(
+            f"{where} = {_short(value)} is too large for a count; need at most {LARGEST_COUNT:,}"
+        )
+    return int(digits)

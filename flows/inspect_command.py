@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from flows.output import visible, write, write_drawn
 from pipelines.core.config import ConfigError
 
 if TYPE_CHECKING:
     from flows.packed_files import AnyVocabulary, Contents, PackedFile
 
 ORIGINAL, SEEN, KEPT, QUIET = "bold red", "bold green", "bold yellow", "dim"
-REORDERING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def inspect(
@@ -40,37 +38,46 @@ def inspect(
 ) -> None:
     """Show packed sequences as text. Masked places read [what stood there → what the model sees].
 
-    Exit status: 0; 1 a file cannot be read, is damaged, or was packed with another vocabulary;
-    2 wrong arguments.
+    Exit status: 0; 1 a file cannot be read, is damaged, or was packed with another vocabulary, or
+    the output is closed or full; 2 wrong arguments.
     """
-    from flows.cli import _errors, say
+    from flows.cli import _errors
+    from flows.counts_file import folded
     from flows.packed_files import contents_of, find_files, opened
     from flows.status import store_of
 
     with _errors():
+        language = None if language is None else folded(language)
         files = find_files(shard, store_of(store), language)
-        console, left, skip = Console(highlight=False), rows, first
+        left, skip, total = rows, first, 0
         for number, file in enumerate(files):
             with opened(file) as parquet:
                 contents = contents_of(file, parquet)
+                total += contents.rows
                 if number and skip >= contents.rows:
                     skip -= contents.rows
                     continue
                 shown = _rows(file, parquet, contents, (skip, left, language, view, vocabulary))
                 if as_json:
-                    say(json.dumps(_header(file, contents)))
+                    write(json.dumps(_header(file, contents)) + "\n")
                 else:
-                    console.print(_title(file, contents), soft_wrap=True)
+                    write_drawn(_title(file, contents), soft_wrap=True)
                 for row, lines in shown:
                     left -= 1
                     if as_json:
-                        say(json.dumps(row, ensure_ascii=False))
+                        write(visible(json.dumps(row, ensure_ascii=False)) + "\n")
                         continue
                     for line in lines:
-                        console.print(line, soft_wrap=True)
+                        write_drawn(line, soft_wrap=True)
                 skip = max(skip - contents.rows, 0)
             if left <= 0:
                 break
+        if total and rows and left == rows:
+            raise ConfigError(
+                f"--from {first}: there are {total:,} sequences, the first is 0"
+                if first >= total
+                else f"--language {language}: none of the {total - first:,} sequences is of it"
+            )
 
 
 def _rows(
@@ -80,13 +87,15 @@ def _rows(
     wanted: tuple[int, int, str | None, int, str | None],
 ) -> Iterator[tuple[dict[str, Any], list[Text]]]:
     from flows.packed_files import find_vocabulary, open_checked, read_rows
+    from flows.packed_rows import check_row
 
     first, count, language, view, given = wanted
     if not count:
         return
     content, origin = find_vocabulary(file, given)
     vocabulary = open_checked(content, origin, contents.stored, file.path)
-    for number, row in read_rows(parquet, first, count, language):
+    for number, row in read_rows(file.path, parquet, first, count, language):
+        check_row(row, contents.stored, f"{file.path}, row {number}")
         record = as_record(number, row, vocabulary, view)
         yield record, list(as_text(record))
 
@@ -109,7 +118,7 @@ def _header(file: PackedFile, contents: Contents) -> dict[str, Any]:
 def _title(file: PackedFile, contents: Contents) -> Text:
     stored = contents.stored
     return Text(
-        f"{file.path}\n"
+        f"{visible(file.path)}\n"
         f"{contents.rows:,} sequences of at most {stored.length} tokens, mode {stored.mode}; "
         f"{contents.tokens:,} tokens, fill {contents.fill:.2%}\n"
         f"ids of {8 * stored.id_bytes} bits, vocabulary of {stored.rows:,} rows, "
@@ -172,13 +181,7 @@ def shown_piece(token: int, vocabulary: AnyVocabulary) -> str:
         piece = f" {piece}"
     else:
         piece = piece.replace("▁", " ")
-    return "".join(_harmless(character) for character in piece)
-
-
-def _harmless(character: str) -> str:
-    if character in REORDERING or unicodedata.category(character) in ("Cc", "Zl", "Zp"):
-        return f"\\u{ord(character):04x}"
-    return character
+    return visible(piece)
 
 
 def as_text(record: dict[str, Any]) -> Iterator[Text]:
@@ -187,14 +190,15 @@ def as_text(record: dict[str, Any]) -> Iterator[Text]:
     size = len(record["tokens"])
     said = f"{size} tokens, {len(masks)} masked" if record["views"] else f"{size} tokens, no masks"
     yield Text()
-    yield Text(f"row {record['row']}  {record['language']}  {said}  {record['sequence_id']}")
+    title = f"row {record['row']}  {record['language']}  {said}  {record['sequence_id']}"
+    yield Text(visible(title))
     starts = record["document_starts"]
     for number, (begin, end) in enumerate(zip(starts, [*starts[1:], size], strict=True)):
         name = record["document_ids"][number]
         if "segments" in record:
             follows = "follows A" if record["is_next"] else "from another document"
             name = f"B, {follows}: {name}" if number else f"A: {name}"
-        yield Text(f"  {name}", style=QUIET)
+        yield Text(f"  {visible(name)}", style=QUIET)
         yield Text("    ") + _marked(record["pieces"], masks, range(begin, end))
 
 

@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.core.config import ConfigError
-from pipelines.core.manifest import read_stage
-from pipelines.core.records import PackedFormat, check_packed, check_widths, read_packed_format
-from pipelines.core.store import Store, damage_named
+from pipelines.core.manifest import read_stage, read_verified
+from pipelines.core.records import (
+    PackedFormat,
+    check_columns,
+    check_packed,
+    check_widths,
+    read_packed_format,
+)
+from pipelines.core.store import DamagedObject, Store, damaged
 from pipelines.core.vocabulary import Vocabulary
 from pipelines.core.wordpiece import WordPieceVocabulary
 
@@ -70,6 +77,8 @@ def find_files(shard: str, store_url: str, language: str | None) -> list[PackedF
         ConfigError: there is no such thing; what was looked for is said.
         FileNotFoundError: the run has not packed yet.
     """
+    if "\0" in shard:
+        raise ConfigError(f"{shard!r}: no name of a file or a run has a NUL")
     if "://" in shard or Path(shard).is_file():
         folder, _, name = (shard if "://" in shard else str(Path(shard).resolve())).rpartition("/")
         file = PackedFile(Store(folder or "/"), name)
@@ -106,11 +115,24 @@ def opened(file: PackedFile) -> Iterator[pq.ParquetFile]:
         ValueError: it is no Parquet file.
         DamagedObject: its bytes are not those that were written.
     """
-    with damage_named(file.path), file.store.open(file.key) as source:
+    with _damage_named(file.path), file.store.open(file.key) as source:
         if source.read(len(PARQUET)) != PARQUET:
             raise ValueError(f"{file.path}: not a Parquet file")
         source.seek(0)
         yield pq.ParquetFile(source, page_checksum_verification=True)
+
+
+@contextmanager
+def _damage_named(path: str) -> Iterator[None]:
+    """As `store.damage_named`, for files that anybody may have written: text is not trusted."""
+    try:
+        yield
+    except (DamagedObject, FileNotFoundError):
+        raise  # named already, another file perhaps
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the operating system's own
+        raise damaged(path, error) from error
 
 
 def contents_of(file: PackedFile, parquet: pq.ParquetFile) -> Contents:
@@ -119,6 +141,7 @@ def contents_of(file: PackedFile, parquet: pq.ParquetFile) -> Contents:
     Raises:
         ConfigError: it holds documents.
         ValueError: it holds something else that is no packed sequences.
+        DamagedObject: its footer contradicts itself.
     """
     schema = parquet.schema_arrow
     if "text" in schema.names and "tokens" not in schema.names:
@@ -128,6 +151,7 @@ def contents_of(file: PackedFile, parquet: pq.ParquetFile) -> Contents:
         )
     stored = read_packed_format(schema.metadata, file.path)
     check_widths(schema.empty_table(), stored, file.path)
+    check_columns(schema, stored, file.path)
     footer, tokens = parquet.metadata, 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
@@ -136,22 +160,31 @@ def contents_of(file: PackedFile, parquet: pq.ParquetFile) -> Contents:
             # A sequence has a token at least, so each value of the list is one.
             if column.path_in_schema.split(".")[0] == "tokens":
                 tokens += column.num_values
+    grouped = sum(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+    if grouped != footer.num_rows:
+        raise damaged(file.path, f"{footer.num_rows} rows, its row groups have {grouped}")
     return Contents(stored, footer.num_rows, tokens)
 
 
 def read_rows(
-    parquet: pq.ParquetFile, first: int, count: int, language: str | None
+    path: str, parquet: pq.ParquetFile, first: int, count: int, language: str | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """(number, row) of so many rows from row `first` on; only their row groups are read.
 
     Args:
+        path: named in the error.
         language: only rows of this language; others do not count.
+
+    Raises:
+        DamagedObject: a row group has not the rows that the footer says.
     """
     begin, found = 0, 0
     for number in range(parquet.metadata.num_row_groups):
         size = parquet.metadata.row_group(number).num_rows
         if found < count and begin + size > first:
             table = parquet.read_row_group(number)
+            if table.num_rows != size:
+                raise damaged(path, f"row group {number} has {table.num_rows} rows, not {size}")
             for place in range(max(first - begin, 0), size):
                 if found == count:
                     break
@@ -167,6 +200,7 @@ def find_vocabulary(file: PackedFile, given: str | None) -> tuple[bytes, str]:
 
     Raises:
         ConfigError: none is given and the file does not lie in a run that has one.
+        DamagedObject: the run's is not what the run wrote.
     """
     if given is not None:
         return _read(given), given
@@ -183,9 +217,13 @@ def find_vocabulary(file: PackedFile, given: str | None) -> tuple[bytes, str]:
         raise ConfigError(
             f"{file.path}: {error}; give the vocabulary with --vocabulary FILE"
         ) from None
-    by_part = {output.labels["part"]: output.path for output in outputs}
-    key = by_part.get("spm.model") or by_part["tokenizer.json"]
-    return store.read_bytes(key), store.path(key)
+    by_part = {output.labels.get("part"): output for output in outputs}
+    output = by_part.get("spm.model") or by_part.get("tokenizer.json")
+    if output is None:
+        raise ConfigError(
+            f"{file.path}: run {run} records no vocabulary; give it with --vocabulary FILE"
+        )
+    return read_verified(store, output), store.path(output.path)
 
 
 def open_checked(content: bytes, origin: str, stored: PackedFormat, path: str) -> AnyVocabulary:

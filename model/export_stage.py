@@ -25,7 +25,7 @@ from model.heads import MaskedLanguageModel, SequenceClassifier
 from model.model_card import model_card
 from model.plan import RunInputs, pretraining_job
 from model.training_data import PretrainingJob
-from pipelines.core.manifest import Output, read_json
+from pipelines.core.manifest import Output, read_json, read_verified
 from pipelines.core.shards import Attempt, Step, Unit
 from pipelines.core.store import Store
 from pipelines.core.vocabulary import open_vocabulary, without_surrogates
@@ -76,12 +76,17 @@ def export_units(inputs: RunInputs) -> list[Unit]:
 
 
 def export_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
-    """Export the pretrained model and prove that transformers loads the same model."""
-    store, files = attempt.store, config["files"]
+    """Export the pretrained model and prove that transformers loads the same model.
+
+    Raises:
+        DamagedObject: a file's bytes are not those that were written.
+    """
+    store = attempt.store
+    files = {part: unit.input(path) for part, path in config["files"].items()}
     job = PretrainingJob.model_validate(config["job"])
-    vocabulary = open_vocabulary(store, config["vocabulary_files"])
+    vocabulary = open_vocabulary(store, config["vocabulary_files"], job.vocabulary_sha256)
     model = MaskedLanguageModel(Encoder(job.encoder, job.rows, job.length))
-    model.load_state_dict(load_tensors(store.read_bytes(files["model"])))
+    model.load_state_dict(load_tensors(read_verified(store, files["model"])))
     card = model_card(
         config["run"],
         config["job"],

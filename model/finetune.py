@@ -24,6 +24,7 @@ from model.schedules import warmup_then_linear
 from model.tasks import TASKS
 from pipelines.core.config import Config
 from pipelines.core.hashing import generator, stable_uint64
+from pipelines.core.manifest import FileRef, read_verified
 from pipelines.core.progress import Progress
 from pipelines.core.store import Store
 from pipelines.core.vocabulary import PAD_ID
@@ -41,8 +42,8 @@ class FinetuningJob(Config):
     encoder: EncoderSection
     task: FinetuningTask
     labels: list[str]
-    model: str
-    """Key of the pretrained model."""
+    model: FileRef
+    """The pretrained model."""
     examples: str
     """Key of the examples (model.tasks.base.EXAMPLE_SCHEMA)."""
 
@@ -141,10 +142,11 @@ def build_classifier(job: FinetuningJob, store: Store) -> SequenceClassifier:
 
     Raises:
         RuntimeError: the pretrained weights are not those of this encoder; they are named.
+        DamagedObject: their file is damaged.
     """
     torch.manual_seed(stable_uint64(job.seed, "head", job.task.name) >> 1)
     encoder = Encoder(job.encoder, job.rows, job.length)
-    tensors = load_tensors(store.read_bytes(job.model))
+    tensors = load_tensors(read_verified(store, job.model))
     prefix = "encoder."
     encoder.load_state_dict(
         {name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)}

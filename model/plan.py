@@ -15,18 +15,15 @@ from model.tasks import check_tasks
 from model.training_data import MaskingSettings, PretrainingJob, SharesPhase
 from pipelines.core.config import ConfigError, validate
 from pipelines.core.manifest import Output, StageRecord, read_json, read_stage
+from pipelines.core.records import MIXED
 from pipelines.core.run_file import config_key, read_run_file
 from pipelines.core.shards import Unit
 from pipelines.core.store import Store
-from pipelines.core.vocabulary import Vocabulary, open_vocabulary
+from pipelines.core.vocabulary import VOCABULARY_PARTS, Vocabulary, open_vocabulary
 from pipelines.core.wordpiece import WordPieceVocabulary
 
 RESULT_NEUTRAL = ("checkpoint_every_steps", "keep_checkpoints", "prefetch_steps", "cache_gb")
 """Settings of [pretraining] that cannot change the result, and so do not bind it."""
-VOCABULARY_PARTS = ("spm.model", "tokenizer.json")
-"""Which file the vocabulary is: the first of these that there is."""
-SEVERAL_LANGUAGES = "mul"
-"""ISO 639-2's tag for text in several languages."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class RunInputs:
     @cached_property
     def vocabulary(self) -> Vocabulary | WordPieceVocabulary:
         """The trained vocabulary."""
-        return open_vocabulary(self.store, self.vocabulary_keys)
+        return open_vocabulary(self.store, self.vocabulary_keys, self.vocabulary_sha256)
 
     @property
     def vocabulary_keys(self) -> dict[str, str]:
@@ -121,7 +118,7 @@ def pretraining_job(inputs: RunInputs) -> PretrainingJob:
     train = by_language(pack.outputs_of(part="train"))
     if not train:
         raise ConfigError("the packing stage wrote no training sequence; look at its counters")
-    table = read_json(inputs.store, inputs.balance.path)
+    table = read_json(inputs.store, inputs.balance)
     masking = {name: inputs.setting("masking", name) for name in MaskingSettings.model_fields}
     return PretrainingJob(
         seed=inputs.setting("run", "seed"),
@@ -133,10 +130,12 @@ def pretraining_job(inputs: RunInputs) -> PretrainingJob:
         evaluation=config.evaluation,
         masking=MaskingSettings.model_validate(masking),
         phases=phases_of(table, train),
-        without_text=[r["language"] for r in table["rows"] if r["language"] not in train],
+        without_text=[
+            r["language"] for r in table["rows"] if not {r["language"], MIXED} & train.keys()
+        ],
         train=train,
         held_out=by_language(pack.outputs_of(part="held-out")),
-        unigram=inputs.vocabulary_files["unigram"].path,
+        unigram=inputs.vocabulary_files["unigram"].ref,
         vocabulary=inputs.vocabulary_keys,
         vocabulary_sha256=inputs.vocabulary_sha256,
     )
@@ -151,8 +150,8 @@ def phases_of(table: Mapping[str, Any], languages: Collection[str]) -> list[Shar
     Raises:
         ConfigError: a packed language has no share in any phase.
     """
-    if set(languages) == {SEVERAL_LANGUAGES}:
-        return [SharesPhase(until=1.0, shares={SEVERAL_LANGUAGES: 1.0})]
+    if set(languages) == {MIXED}:
+        return [SharesPhase(until=1.0, shares={MIXED: 1.0})]
     phases = [
         SharesPhase(
             until=phase["until"],

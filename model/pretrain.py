@@ -120,7 +120,7 @@ def pretrain(job: PretrainingJob, store: Store, folder: str, worker: Worker, cac
                 record["evaluations"].append(evaluate(model, data, worker, done))
                 _say_evaluation(progress, record["evaluations"][-1])
             if last:
-                record["unigram"] = data.unigram_baseline()
+                record |= {"unigram": data.unigram_baseline(), "usage": data.usage()}
             if worker.leads and (last or done % settings.checkpoint_every_steps == 0):
                 state = {name: t.detach().cpu() for name, t in model.state_dict().items()}
                 states = optimizer_tensors(model, optimizer)

@@ -195,6 +195,7 @@ def pretrain_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
         "log": record["log"],
         "evaluations": record["evaluations"],
         "unigram": record["unigram"],
+        "usage": record["usage"],
     }
     attempt.counters["steps"] = steps
     attempt.counters["tokens_seen"] = record["tokens_seen"]
@@ -209,9 +210,10 @@ def finetune_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
     """Fine-tune one task, and write its scores and its model in the Hugging Face format."""
     run = unit.arguments["run"]
     cluster = ClusterSection.model_validate(unit.arguments["cluster"])
-    settings = RunInputs(attempt.store, run).config.finetuning
-    [task] = [task for task in settings if task.name == unit.key]
-    vocabulary = open_vocabulary(attempt.store, config["vocabulary_files"])
+    inputs = RunInputs(attempt.store, run)
+    [task] = [task for task in inputs.config.finetuning if task.name == unit.key]
+    sha256 = inputs.vocabulary_sha256
+    vocabulary = open_vocabulary(attempt.store, config["vocabulary_files"], sha256)
     unique = read_stage(attempt.store, run, "deduplicate").outputs_of(part="unique")
     examples = TASKS[task.kind].examples(task, attempt.store, unique, vocabulary, config["seed"])
     key = f"runs/{run}/checkpoints/{attempt.unit_id}/examples.parquet"
@@ -225,7 +227,7 @@ def finetune_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
         encoder=config["encoder"],
         task=task,
         labels=examples.labels,
-        model=config["model"],
+        model=unit.input(config["model"]),
         examples=key,
     )
     result = train_on_ray("finetune", job.model_dump(mode="json"), attempt, run, cluster)
@@ -253,7 +255,7 @@ def run_train(stage: str, store: Store, run: str) -> StageRecord:
     inputs = RunInputs(store, run)
     if stage == "pretrain":
         read, unit = pretraining_binding(inputs, pretraining_job(inputs))
-        step = Step("pretrain", 1, f"runs/{run}/pretrained", read, pretrain_unit, "model")
+        step = Step("pretrain", 2, f"runs/{run}/pretrained", read, pretrain_unit, "model")
         units = [unit]
     elif stage == "export":
         step, units = export_step(inputs), export_units(inputs)

@@ -8,6 +8,9 @@ Training is cut into phases, each with its own shares q, and a phase into blocks
   q_i x - 1 at one end is above q_i x + q_i B - 1 >= q_i x, and thus, as a whole number below
   q_i x + 1 before, never less than it was. The last block of a phase takes what is left, B to 2 B
   - 1 samples, so that a phase ends at a block's end.
+  Shares are kept as multiples of 2^-40, scaled to sum to 1 exactly; q_i above is such a multiple.
+  From the share that was asked for, a count after x samples is thus less than 1 + x / 2^40 away:
+  within 2 up to 2^40 (about 10^12) samples, within 5 at the limit of a phase, 2^42.
 - **Where.** Inside a block of m samples every language owns an interval of as many slots as it has
   samples there. Sample r takes slot (A r + c) mod m, with A near m / golden ratio and coprime to
   m: each slot is taken once, and any run of samples, a batch say, holds q_i of itself within a few.

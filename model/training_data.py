@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -22,7 +23,9 @@ from model.metrics import LossSums, unigram_log_probabilities, unigram_losses
 from model.packed_dataset import PackedSequences
 from model.packed_files import FileCache, Packing
 from model.sample_plan import Phase, SamplePlan
+from model.sample_usage import usage_of
 from pipelines.core.config import Config
+from pipelines.core.manifest import FileRef, read_verified
 from pipelines.core.masking import MaskingRule, UniformSampler, UnigramSampler
 from pipelines.core.store import Store
 from pipelines.core.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, open_vocabulary
@@ -80,12 +83,12 @@ class PretrainingJob(Config):
     train: dict[str, list[str]]
     """Keys of packed sequences by language, in the record's order."""
     held_out: dict[str, list[str]]
-    unigram: str
-    """Key of the counts by id, shape (rows,)."""
+    unigram: FileRef
+    """The counts by id, shape (rows,)."""
     vocabulary: dict[str, str] = {}
     """Keys of the vocabulary's files by part; read where whole words are masked."""
     vocabulary_sha256: str | None = None
-    """What the packed files must have been made with."""
+    """Of the vocabulary's file; packed files must have been made with it."""
 
     @property
     def special_ids(self) -> frozenset[int]:
@@ -162,7 +165,8 @@ def masker_of(job: PretrainingJob, store: Store, unigram: np.ndarray) -> Masker:
         sampler = UnigramSampler(unigram, job.special_ids)
     if masking.unit == "token":
         return Masker(rule, sampler, job.seed)
-    return Masker(rule, sampler, job.seed, open_vocabulary(store, job.vocabulary).word_starts)
+    vocabulary = open_vocabulary(store, job.vocabulary, job.vocabulary_sha256)
+    return Masker(rule, sampler, job.seed, vocabulary.word_starts)
 
 
 class TrainingData:
@@ -172,12 +176,12 @@ class TrainingData:
         cache: folder on the node's disk.
 
     Raises:
-        DamagedObject: a packed file is damaged.
+        DamagedObject: a packed file, the counts or the vocabulary are damaged.
         ValueError: a packed file was made with another vocabulary, or does not fit the cache.
     """
 
     def __init__(self, job: PretrainingJob, store: Store, cache: Path) -> None:
-        counts = np.load(io.BytesIO(store.read_bytes(job.unigram)))
+        counts = np.load(io.BytesIO(read_verified(store, job.unigram)))
         bound = job.pretraining.cache_gb
         files = FileCache(
             store,
@@ -204,6 +208,13 @@ class TrainingData:
         self.plan = plan_of(job, self.train.counts)
         self._first = np.array([self.train.rows_of(tag).start for tag in self.plan.languages])
         self.job = job
+
+    def usage(self) -> list[dict[str, Any]]:
+        """Packed sequences that the whole training uses once, more often and never, by language:
+        the fields of `Usage`."""
+        settings = self.job.pretraining
+        draws = settings.steps * settings.sequences_per_step
+        return [asdict(use) for use in usage_of(self.plan, draws)]
 
     def micro_batches(self, step: int, worker: Worker) -> list[Batch]:
         """One worker's part of a step.

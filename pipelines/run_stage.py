@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from pipelines.config import DataConfig, read_data_config
 from pipelines.core.config import ConfigError
@@ -78,12 +79,12 @@ def vocabulary(stage: StageRun, config: DataConfig) -> StageRecord:
 def pack(stage: StageRun, config: DataConfig) -> StageRecord:
     """One unit a file of documents; then the dataset card."""
     [output] = stage.record("balance").outputs_of(part="balance")
-    shares = read_json(stage.store, output.path)
+    shares = read_json(stage.store, output)
     pieces = stage.record("vocabulary").outputs
     unique = unique_documents(stage, config).outputs_of(part="unique")
     step = pack_step(config, shares, pieces)
     units = pack_units(shares, pieces, unique, mix_languages=config.packing.mix_languages)
-    record = stage.run(step, units, notes=pack_notes(config))
+    record = stage.run(step, units, notes=partial(pack_notes, config, shares))
     write_card(stage, config, step, record, model_part(pieces))
     return record
 

@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from pipelines.core.store import Store
+
+# How long an example takes says nothing about it: other tests and other people use the machine.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 SHARED_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 

@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from flows.report.dropped import dropped
 from flows.report.html import page
 from flows.report.read import RunView, read_run
-from flows.report.totals import dropped, funnel, group_losses, verdict
+from flows.report.totals import funnel, group_losses, verdict
 from pipelines.core.driver import drive
 from pipelines.core.manifest import StageRecord
 from pipelines.core.shards import Attempt, Step, Unit, run_step
 from pipelines.core.store import Store, local_file
 
-VERSION = 2
+VERSION = 3
 """Raised whenever the same run would give another page."""
 
 

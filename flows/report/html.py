@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 
 from flows.report import markup
+from flows.report.dropped import dropped
 from flows.report.markup import Table
 from flows.report.model_plots import loss_svg, scores_svg
+from flows.report.packed import packed_section
 from flows.report.perplexity import perplexity_section
 from flows.report.phases import phases_svg
 from flows.report.plots import funnel_svg, shares_svg
 from flows.report.read import RunView, by_language, mean_loss
 from flows.report.tables import Metrics, Scores, Shares
 from flows.report.totals import (
-    dropped,
     funnel,
     group_losses,
     percent,
@@ -26,9 +27,10 @@ from flows.report.vocabulary import vocabulary_section
 def page(view: RunView) -> str:
     """The whole page; the same run gives the same text."""
     title = view.section.title
+    if view.name not in title.split():
+        title = f"{title}: run {view.name}"
     content = [
         f"<h1>{markup.text(title)}</h1>",
-        markup.paragraph(f"Run {view.name}", "faint"),
         markup.paragraph(" ".join(verdict(view)), "lead"),
         markup.facts(
             [
@@ -49,7 +51,7 @@ def page(view: RunView) -> str:
         _notes(view),
         _counters(view),
     ]
-    return markup.page(f"{title}: {view.name}", content)
+    return markup.page(title, content)
 
 
 def _unfinished(title: str) -> str:
@@ -80,18 +82,19 @@ def _funnel(view: RunView) -> str:
         [(row.stage, row.documents, row.bytes) for row in rows],
     )
     reasons = Table(
-        ("stage", "what was not passed on", "count"),
-        [(row.stage, row.reason.replace("_", " "), row.count) for row in lost],
-        text_columns=2,
+        ("stage", "what was not passed on", "unit", "count"),
+        [(row.stage, row.reason.replace("_", " "), row.unit, row.count) for row in lost],
+        text_columns=3,
     )
     return markup.section(
         "From documents to text that is kept",
         markup.figure(
             funnel_svg(rows, lost),
-            "Documents and bytes of text left after each stage; right: what was dropped and why.",
+            "Documents and bytes of text left after each stage; right: documents and examples "
+            "that were dropped, and why.",
             left,
         ),
-        markup.paragraph("Everything that was dropped or lost, by reason:"),
+        markup.paragraph("Everything that was dropped or lost, by stage and unit:"),
         markup.table(reasons),
     )
 
@@ -101,8 +104,8 @@ def _languages(view: RunView) -> str:
     if balance is None:
         return _unfinished("Languages")
     packed = by_language(view.record("pack"), "tokens")
-    columns = ("language", "bytes", "documents", "sentences", "characters", "tokens", "p", "q",
-               "repeats", "capped", "set by hand")  # fmt: skip
+    columns = ("language", "bytes", "documents", "sentences", "characters", "text tokens",
+               "p", "q", "repeats", f"held at the cap{balance.held}", "set by hand")  # fmt: skip
     rows = [
         (row.language, row.bytes, row.documents, row.sentences, row.characters,
          packed.get(row.language), percent(row.p), percent(row.q), f"{row.repeats:.2f}",
@@ -116,7 +119,8 @@ def _languages(view: RunView) -> str:
             f"q, its share in the mix, is p^alpha over the sum of all p^alpha with alpha = "
             f"{balance.alphas} (Conneau and Lample 2019), lowered where a text would be seen more "
             f"than {balance.max_repeats:g} times in one pass, the excess going to the others. "
-            "Tokens are those packed for training."
+            "Text tokens are the ordinary tokens of the documents packed for training."
+            + (" q and repeats are means over the phases of training." if balance.held else "")
         ),
         markup.figure(
             shares_svg(balance, view.section.max_languages_in_picture),
@@ -163,19 +167,7 @@ def _packed(view: RunView) -> str:
     record = view.record("pack")
     if record is None:
         return _unfinished("Packed sequences")
-    measures = ("tokens", "sequences", "held_out_tokens", "held_out_sequences")
-    counts = [by_language(record, measure) for measure in measures]
-    tags = sorted(
-        {tag for count in counts for tag in count}, key=lambda t: (-counts[0].get(t, 0), t)
-    )
-    rows = [(tag, *(count.get(tag, 0) for count in counts)) for tag in tags]
-    whole = ("all languages", *(sum(count.values()) for count in counts))
-    columns = ("language", "tokens", "sequences", "held-out tokens", "held-out sequences")
-    return markup.section(
-        "Packed sequences",
-        markup.table(Table(columns, [whole])),
-        markup.details("by language", markup.table(Table(columns, rows))),
-    )
+    return packed_section(record)
 
 
 def _loss(view: RunView) -> str:

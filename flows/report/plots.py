@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, NullFormatter
 
+from flows.report.dropped import Dropped
 from flows.report.figures import (
     BLUE,
     GREEN,
@@ -22,23 +23,11 @@ from flows.report.figures import (
     to_png,
     to_svg,
 )
-from flows.report.read import RunView
 from flows.report.tables import Balance, BalanceRow
-from flows.report.totals import Dropped, Funnel
+from flows.report.totals import Funnel
 
 MAX_REASONS = 15
 """Bars of the picture of dropped records; further reasons share one bar."""
-
-
-def save_png(view: RunView, path: Path) -> None:
-    """Write the picture of language shares as PNG.
-
-    Raises:
-        ValueError: the balance stage of the run has not finished.
-    """
-    if view.balance is None:
-        raise ValueError(f"run {view.name!r}: no language shares to draw; balance is not finished")
-    save_shares_png(view.balance, path, view.section.max_languages_in_picture)
 
 
 def save_shares_png(balance: Balance, path: Path, max_languages: int) -> None:
@@ -106,12 +95,13 @@ def _shares(balance: Balance, max_languages: int) -> Figure:
     rest = len(balance.rows) - len(rows)
     shown = f"the {len(rows)} largest of {len(balance.rows)}" if rest else f"all {len(rows)}"
     upper.set_title(f"Shares of the languages, {shown}")
-    _repeats(panel(lower), rows, balance.max_repeats)
+    _repeats(panel(lower), rows, balance)
     language_axis(lower, [row.language for row in rows], f"language, most {balance.unit} first")
     return figure
 
 
-def _repeats(axes: Any, rows: Sequence[BalanceRow], most: float) -> None:
+def _repeats(axes: Any, rows: Sequence[BalanceRow], balance: Balance) -> None:
+    most = balance.max_repeats
     colours = [ORANGE if row.capped else BLUE for row in rows]
     hatches = ["///" if row.capped else "" for row in rows]
     axes.bar(
@@ -124,16 +114,18 @@ def _repeats(axes: Any, rows: Sequence[BalanceRow], most: float) -> None:
         linewidth=0,
     )
     axes.axhline(1.0, color=GREY, linewidth=0.8)
-    axes.set_ylabel("repeats of a text\nin one pass")
+    mean = ",\nmean over phases" if balance.held else ""
+    axes.set_ylabel(f"repeats of a text\nin one pass{mean}")
     if any(row.capped for row in rows):
         axes.axhline(most, color=ORANGE, linestyle="--", linewidth=1)
-        axes.text(0, most, f"cap: {most:g} (hatched: capped)", va="bottom", ha="left", fontsize=8)
+        label = f"cap: {most:g} (hatched: held at it{balance.held})"
+        axes.text(0, most, label, va="bottom", ha="left", fontsize=8)
         axes.set_ylim(top=1.3 * max(most, *(row.repeats for row in rows)))
 
 
 def _largest_reasons(dropped: Sequence[Dropped]) -> list[tuple[str, int]]:
     bars = sorted(dropped, key=lambda row: (-row.count, row.stage, row.reason))
-    bars = [row for row in bars if row.count and row.counts_records]
+    bars = [row for row in bars if row.counts_records]
     shown = [
         (f"{row.stage}: {row.reason.replace('_', ' ')}", row.count) for row in bars[:MAX_REASONS]
     ]

@@ -6,7 +6,8 @@ Works on a run that is still going or has failed: what is not there yet is None 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from flows.report.tables import Balance, LossSum, Metrics, Row, Scores, Vocabula
 from flows.stages import stages_of_tree
 from pipelines.core.config import ConfigError, validate
 from pipelines.core.languages import group_of
-from pipelines.core.manifest import Manifest, Output, StageRecord, read_manifests
+from pipelines.core.manifest import Manifest, Output, StageRecord, read_manifests, read_verified
 from pipelines.core.run_file import config_key, read_run_file
 from pipelines.core.store import Store
 
@@ -34,7 +35,7 @@ class Stage:
     name: str
     record: StageRecord | None
     work_seconds: float = 0.0
-    """Sum of the wall times of all its units, whichever run did them."""
+    """Sum of the wall times of all units of all its steps, whichever run did them."""
 
     outdated: bool = False
     """Whether it was made from files that no stage of the run points at any more."""
@@ -140,7 +141,7 @@ def read_run(store: Store, run: str, stages: Iterable[str] = STAGES) -> RunView:
             Stage(
                 name,
                 record,
-                work_seconds=sum(manifest.seconds for manifest in manifests),
+                work_seconds=_work_seconds(store, own, name, manifests),
                 outdated=any(_is_outdated(manifest, run, present) for manifest in manifests),
             )
         )
@@ -171,6 +172,27 @@ def _records(store: Store, run: str) -> dict[str, StageRecord]:
         except ValidationError:
             continue
     return found
+
+
+def _work_seconds(
+    store: Store, records: Mapping[str, StageRecord], stage: str, manifests: Sequence[Manifest]
+) -> float:
+    """Time of a stage's units and of those of its inner steps (`STAGE-something`).
+
+    An inner step counts when what it wrote was read, so that the record of one that other settings
+    needed does not.
+    """
+    seconds = 0.0
+    inner = {name: own for name, own in records.items() if name.startswith(f"{stage}-")}
+    while manifests:
+        seconds += sum(manifest.seconds for manifest in manifests)
+        read = {reference.path for found in manifests for reference in found.binding.inputs}
+        steps = [name for name, own in inner.items() if read & {o.path for o in own.outputs}]
+        manifests = []
+        for name in steps:
+            with suppress(FileNotFoundError):  # cleared away since; what it took is not known then
+                manifests += read_manifests(store, inner.pop(name))
+    return seconds
 
 
 def _present(
@@ -217,7 +239,7 @@ def _only(store: Store, kind: type[T], record: StageRecord | None, part: str) ->
 
 
 def _parse(store: Store, kind: type[T], output: Output) -> T:
-    content: Any = store.read_bytes(output.path)
+    content: Any = read_verified(store, output)
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:

@@ -13,6 +13,7 @@ from rich.text import Text
 from flows.report.read import STAGES, RunView, by_language, read_run
 from flows.report.tables import Balance, VocabularyReport
 from flows.report.totals import group_losses, percent, size, stage_time
+from pipelines.core.manifest import StageRecord
 from pipelines.core.store import Store
 
 MAX_LANGUAGES = 40
@@ -79,7 +80,8 @@ def _languages(balance: Balance | None, max_languages: int) -> list[RenderableTy
     if rest := len(rows) - max_languages if len(rows) > max_languages else 0:
         parts.append(Text(f" {rest} smaller languages are not shown; they are in the report"))
     if any(row.capped for row in rows):
-        parts.append(Text(f" * held at balance.max_repeats = {balance.max_repeats:g}"))
+        held = f" * held at balance.max_repeats = {balance.max_repeats:g}{balance.held}"
+        parts.append(Text(f"{held}; the mean is shown" if balance.held else held))
     if weighted := [row.language for row in rows if row.weighted]:
         parts.append(Text(f" set by balance.weights: {', '.join(weighted)}"))
     if balance.excluded:
@@ -94,14 +96,21 @@ def _languages(balance: Balance | None, max_languages: int) -> list[RenderableTy
 def _vocabulary(view: RunView) -> list[RenderableType]:
     report, pack = view.vocabulary, view.record("pack")
     pieces = f"{report.pieces:,} pieces, {report.rows:,} rows" if report else "not finished"
-    packed = "not finished"
-    if pack is not None:
-        tokens = sum(by_language(pack, "tokens").values())
-        sequences = sum(by_language(pack, "sequences").values())
-        held_out = sum(by_language(pack, "held_out_tokens").values())
-        packed = f"{tokens:,} tokens in {sequences:,} sequences; {held_out:,} tokens held out"
-    lines = [f" Vocabulary  {pieces}", *_fertility(report)]
-    return [*map(Text, lines), Text(f" Packed      {packed}"), Text()]
+    packed = list(_packed(pack)) if pack is not None else [" Packed      not finished"]
+    lines = [f" Vocabulary  {pieces}", *_fertility(report), *packed]
+    return [*map(Text, lines), Text()]
+
+
+def _packed(pack: StageRecord) -> Iterator[str]:
+    """Tokens of the documents in a line, and what the rows hold in another."""
+    tokens, sequences, held_out, in_rows, slots = (
+        sum(by_language(pack, measure).values())
+        for measure in ("tokens", "sequences", "held_out_tokens", "row_tokens", "slots")
+    )
+    yield f" Packed      {tokens:,} text tokens in {sequences:,} sequences; {held_out:,} held out"
+    if slots:
+        fill = percent(in_rows / slots)
+        yield f"             {in_rows:,} tokens in rows, special ones too; fill {fill}"
 
 
 def _fertility(report: VocabularyReport | None) -> Iterator[str]:
@@ -145,7 +154,7 @@ def _losses(view: RunView) -> list[RenderableType]:
 
 def _scores(view: RunView) -> list[RenderableType]:
     if not view.scores:
-        wanted = view.record("finetune") is None
+        wanted = "finetune" in view.unfinished
         return [Text(" Fine-tuning  not finished"), Text()] if wanted else []
     table = _table(
         "Fine-tuning (test set)", "task", "examples", "accuracy", "macro-F1", "majority label"

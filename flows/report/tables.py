@@ -88,6 +88,11 @@ class Balance(Row):
         """The exponents of training in the order of its phases, in words."""
         return ", then ".join(f"{a:g}" for a in [p.alpha for p in self.phases] or [self.alpha])
 
+    @property
+    def held(self) -> str:
+        """When the cap holds a language that is `capped`: words to put behind, or none."""
+        return " in at least one phase" if len(self.phases) > 1 else ""
+
 
 class Encoded(Row):
     """What a vocabulary makes of some text."""

@@ -17,15 +17,6 @@ FUNNEL = (
 )
 """Stages that pass documents on, and their counters (by language) of documents and bytes."""
 
-DROPPED = ("dropped.", "rejected.")
-"""Counters that begin so count records that went no further, by reason."""
-
-PARTS = ("dropped_paragraphs.", "dropped_lines.", "dropped_sentences.", "dropped_characters.")
-"""Counters that begin so count parts of records that went on without them."""
-
-LOST = ("lost", "excluded", "empty", "skipped", "damaged", "truncated", "cut")
-"""Counters with such a word in their name count something else that went missing (bytes, say)."""
-
 
 @dataclass(frozen=True)
 class Funnel:
@@ -35,17 +26,6 @@ class Funnel:
     documents: int | None
     bytes: int | None
     """UTF-8 bytes of text."""
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """Something that a stage did not pass on."""
-
-    stage: str
-    reason: str
-    count: int
-    counts_records: bool
-    """Whether `count` is of the stage's records (documents, paragraphs), not bytes or the like."""
 
 
 @dataclass(frozen=True)
@@ -74,25 +54,6 @@ def funnel(view: RunView) -> list[Funnel]:
     if view.balance is not None:
         documents = sum(row.documents for row in view.balance.rows)
         rows.append(Funnel("balance", documents, sum(row.bytes for row in view.balance.rows)))
-    return rows
-
-
-def dropped(view: RunView) -> list[Dropped]:
-    """Everything the stages say they did not pass on, in the order of the stages."""
-    rows = []
-    for stage in view.stages:
-        for name, count in stage.record.counters.items() if stage.record else ():
-            if "/" in name:
-                continue  # the same once more by language
-            lead = next((lead for lead in DROPPED if name.startswith(lead)), None)
-            if lead is not None:
-                records = not name.endswith(("_bytes", "_characters"))
-                rows.append(Dropped(stage.name, name.removeprefix(lead), count, records))
-            elif name.startswith(PARTS):
-                unit, _, reason = name.removeprefix("dropped_").partition(".")
-                rows.append(Dropped(stage.name, f"{reason} ({unit})", count, False))
-            elif name.startswith("lost.") or any(word in name.split("_") for word in LOST):
-                rows.append(Dropped(stage.name, name, count, False))
     return rows
 
 
@@ -211,7 +172,7 @@ def _mix(view: RunView) -> list[str]:
         f"{large.language}, goes from {percent(large.p)} of the {table.unit} to "
         f"{percent(large.q)}, and the smallest, {small.language}, from {percent(small.p)} to "
         f"{percent(small.q)}. "
-        f"The cap of {table.max_repeats:g} repeats holds back {capped} of them"
+        f"The cap of {table.max_repeats:g} repeats holds back {capped} of them{table.held}"
     )
     if table.excluded:
         text += f"; left out with too little text: {len(table.excluded)}"
@@ -224,7 +185,7 @@ def _vocabulary(view: RunView) -> list[str]:
         return []
     text = f"The vocabulary has {report.pieces:,} pieces ({report.rows:,} rows with special tokens)"
     if tokens:
-        text += f"; {sum(tokens.values()):,} tokens are packed for training"
+        text += f"; {sum(tokens.values()):,} text tokens are packed for training"
     totals = report.totals
     if totals is None or not totals.tokens or totals.tokens_per_character is None:
         return [f"{text}."]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pipelines.config.base import PositiveInt, Share
+from pipelines.config.base import PositiveInt, Share, check_phases_reach_the_end
 from pipelines.core.config import Config
 from pipelines.core.languages import normalise
 
@@ -53,9 +53,7 @@ class BalanceSection(Config):
 
     @model_validator(mode="after")
     def _phases_reach_the_end(self) -> BalanceSection:
-        ends = [phase.until for phase in self.phases]
-        if ends and (ends != sorted(set(ends)) or ends[-1] != 1):
-            raise ValueError(f"phases end at {ends}; need rising shares of the steps that end at 1")
+        check_phases_reach_the_end([phase.until for phase in self.phases])
         if math.fsum(self.weights.values()) > 1 + 1e-9:
             raise ValueError(f"weights sum to {math.fsum(self.weights.values()):g}, above 1")
         return self

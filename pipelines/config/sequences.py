@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from pipelines.config.base import PositiveInt, Share
+from pipelines.config.base import PositiveInt, Share, check_phases_reach_the_end
 from pipelines.core.config import Config
 
 Normalization = Literal["nmt_nfkc", "nmt_nfkc_joiners", "nfkc", "identity"]
+
+LEAST_BYTE_FALLBACK_SIZE = 271
+"""256 pieces of bytes, 3 control pieces, the mark of a blank, and the 11 characters in the names of
+the special tokens, which byte fallback requires (train_vocabulary/unigram_trainer.py)."""
 
 
 class VocabularySection(Config):
@@ -22,31 +26,41 @@ class VocabularySection(Config):
     train_on: Literal["words", "lines"] = "words"
     """words: counts of words over the whole corpus, weighted by q_i. lines: a sample of lines, as
     plain SentencePiece does; slower, and memory grows with the sample."""
-    sample_characters: PositiveInt = 600_000_000
+    sample_characters: Annotated[int, Field(ge=10_000, le=2**53)] = 600_000_000
     """Characters drawn by q_i where lines are trained on; about 20 bytes of memory a character."""
-    max_words: PositiveInt = 20_000_000
+    max_words: Annotated[int, Field(ge=1000, le=2**53)] = 20_000_000
     """Most distinct words that are trained on, the most frequent ones; the rest is reported."""
-    character_coverage: Annotated[float, Field(gt=0.9, le=1)] = 0.9995
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 0.9995
     """Share of the characters that get a piece of their own: of the whole, and of each language
-    and script, so that a small one does not lose its letters."""
+    and script, so that a small one does not lose its letters. SentencePiece takes 0.98 to 1."""
     normalization: Normalization = "nmt_nfkc"
     """nmt_nfkc is XLM-R's; it turns U+200C into a space. nmt_nfkc_joiners is the same without
-    that: take it for Persian, Urdu and the scripts of India. nfkc and identity keep joiners too."""
+    that: take it for Persian, Urdu and the scripts of India. nfkc and identity keep joiners too.
+    It has no effect on wordpiece, which cleans text as BERT does."""
     byte_fallback: bool = False
     """Write characters without a piece as pieces of bytes, and so never as <unk>."""
     lowercase: bool = False
     """Only wordpiece: lower-case the text and strip accents, as BERT's uncased models do."""
-    num_threads: PositiveInt = 2
-    """Threads of the trainer; the result depends on it."""
+    num_threads: Annotated[int, Field(ge=1, le=1024)] = 2
+    """Threads of the trainer, which takes 1 to 1024; the result depends on it."""
     max_memory_gb: Annotated[float, Field(gt=0)] | None = None
     """Memory that training may need, in 10^9 bytes; not given: what the machine has."""
     compare_with: str | None = None
-    """A SentencePiece model (a path) whose fertility the report shows beside this one's."""
+    """A SentencePiece model whose fertility the report shows beside this one's: a path on the
+    machine that checks the run and on those that train."""
 
     @model_validator(mode="after")
     def _kind_fits(self) -> VocabularySection:
         if self.kind == "wordpiece" and self.byte_fallback:
             raise ValueError("byte_fallback is for kind = unigram")
+        if self.kind == "wordpiece" and self.train_on == "lines":
+            raise ValueError("train_on = 'lines' is for kind = unigram; wordpiece counts words")
+        if self.byte_fallback and self.size < LEAST_BYTE_FALLBACK_SIZE:
+            raise ValueError(
+                f"size = {self.size}: byte_fallback alone takes {LEAST_BYTE_FALLBACK_SIZE} pieces "
+                "(256 bytes, 3 control pieces, the blank, and the characters of the special "
+                "tokens' names); set size well above that"
+            )
         if self.kind == "unigram" and self.lowercase:
             raise ValueError("lowercase is for kind = wordpiece")
         return self
@@ -62,7 +76,8 @@ class PackingSection(Config):
     length: Annotated[int, Field(ge=8, le=65_535)] = 512
     """Tokens per sequence, <s> and </s> included. XLM-R: 512."""
     mix_languages: bool = False
-    """Whether one sequence may hold documents of several languages."""
+    """Whether one sequence may hold documents of several languages. Such rows are trained on in the
+    text's own shares: q_i acts on the vocabulary alone."""
     true_next_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Only pairs: share whose second segment follows the first. BERT: 0.5."""
     short_pair_share: Share = 0.1
@@ -103,16 +118,17 @@ class MaskingSection(Config):
     views: Annotated[int, Field(ge=0, le=64)] = 1
     """Masks stored per sequence; later passes compute theirs by the same function."""
 
-    @field_validator("random_probability")
-    @classmethod
-    def _probabilities_fit(cls, value: float, info: Any) -> float:
-        if value + info.data.get("mask_probability", 0.0) > 1 + 1e-9:
-            raise ValueError("mask_probability + random_probability is above 1")
-        return value
+    @model_validator(mode="after")
+    def _probabilities_fit(self) -> MaskingSection:
+        whole = self.mask_probability + self.random_probability
+        if whole > 1 + 1e-9:
+            raise ValueError(
+                f"mask_probability + random_probability = {self.mask_probability:g} + "
+                f"{self.random_probability:g} = {whole:g}, above 1; lower one of them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _phases_reach_the_end(self) -> MaskingSection:
-        ends = [phase.until for phase in self.phases]
-        if ends and (ends != sorted(set(ends)) or ends[-1] != 1):
-            raise ValueError(f"phases end at {ends}; need rising shares of the steps that end at 1")
+        check_phases_reach_the_end([phase.until for phase in self.phases])
         return self

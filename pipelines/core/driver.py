@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from pipelines.core.config import ConfigError
 from pipelines.core.shards import StageFailed
-from pipelines.core.store import Store
+from pipelines.core.store import DamagedObject, Store
 
 
 def drive(
@@ -40,7 +40,13 @@ def drive(
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - the terminal
         return 2
-    except (StageFailed, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+    except (
+        StageFailed,
+        DamagedObject,
+        FileNotFoundError,
+        NotADirectoryError,
+        PermissionError,
+    ) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - the terminal
         return 1
     return 0

@@ -51,10 +51,17 @@ def mix64(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     Source: SplitMix64's step and finaliser (Steele, Lea and Flood 2014, "Fast splittable
     pseudorandom number generators").
     """
-    mixed = numbers + np.uint64(_SPLITMIX_GAMMA)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    return finalise64(numbers + np.uint64(_SPLITMIX_GAMMA))
+
+
+def finalise64(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64's finaliser alone: one bit of a value changes half of all; 0 stays 0. Any shape.
+
+    Source: as `mix64`.
+    """
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 def counter_uint32(

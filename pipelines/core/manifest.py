@@ -2,6 +2,11 @@
 
 A unit is *finished* when a manifest with the same binding exists and its outputs are still there
 with their sizes. Anything else is done again. There are no empty marker files.
+
+Finished looks at sizes alone: reading terabytes to plan a stage would cost as much as the stage. A
+bit that flipped on the store is found by whoever reads it: Parquet pages carry checksums, and other
+files are read by `read_verified`. Both raise DamagedObject, which says to delete the file; then the
+unit is not finished any more, and its stage writes the file anew.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from pydantic import ValidationError
 
 from pipelines.core.config import Config
 from pipelines.core.hashing import digest
-from pipelines.core.store import Store
+from pipelines.core.store import Store, damaged
 
 Counters = Counter[str]
 """Counts by name; `documents/sw` is the count of `documents` for Swahili."""
@@ -236,15 +241,48 @@ def read_stage(store: Store, run: str, stage: str) -> StageRecord:
         ) from None
 
 
-def read_json(store: Store, key: str) -> Any:
-    """Read a JSON object of the store."""
-    return json.loads(store.read_bytes(key))
+def read_verified(store: Store, file: FileRef | Output) -> bytes:
+    """Read a whole file that a unit wrote, as long as it is what the unit wrote.
+
+    Args:
+        file: the output, or its `ref`. A ref without a checksum is read as it is.
+
+    Raises:
+        DamagedObject: its bytes are not those that were written.
+    """
+    ref = file.ref if isinstance(file, Output) else file
+    return store.read_bytes(ref.path, ref.checksum)
+
+
+def read_json(store: Store, file: FileRef | Output) -> Any:
+    """Read a JSON file that a unit wrote; see `read_verified`.
+
+    Raises:
+        DamagedObject: its bytes are not those that were written, or are no JSON.
+    """
+    content = read_verified(store, file)
+    try:
+        return json.loads(content)
+    except ValueError as error:  # not JSON, or not UTF-8
+        raise damaged(file.path, f"no JSON: {error}") from None
 
 
 def read_manifests(store: Store, record: StageRecord) -> list[Manifest]:
-    """Read the manifests of a stage's units, in the record's order."""
+    """Read the manifests of a stage's units, in the record's order.
+
+    Raises:
+        FileNotFoundError: one is not there any more.
+        DamagedObject: one does not read.
+    """
     found = store.read_many(record.manifests)
     missing = [key for key in record.manifests if key not in found]
     if missing:
         raise FileNotFoundError(f"{missing[0]} is not there any more: run stage {record.stage!r}")
-    return [Manifest.model_validate_json(found[key]) for key in record.manifests]
+    return [_manifest(key, found[key]) for key in record.manifests]
+
+
+def _manifest(key: str, content: bytes) -> Manifest:
+    try:
+        return Manifest.model_validate_json(content)
+    except ValidationError as error:
+        raise damaged(key, f"no manifest: {error.errors()[0]['msg']}") from None

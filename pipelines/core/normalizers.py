@@ -50,17 +50,6 @@ def rules_of(spec: NormalizerSpec) -> dict[str, str]:
     return dict(spm.SentencePieceNormalizer(normalizer_spec=serialized).Decompile())
 
 
-def normalize(name: str, text: str) -> str:
-    """The text as a rule set writes it: blanks folded, none at its ends, words apart by blanks."""
-    normal = str(_normalizer(name).Normalize(text))
-    return normal.removeprefix("▁").replace("▁", " ")
-
-
-@cache
-def _normalizer(name: str) -> spm.SentencePieceNormalizer:
-    return spm.SentencePieceNormalizer(normalizer_spec=_serialized(name))
-
-
 @cache
 def _serialized(name: str) -> bytes:
     if name not in NORMALIZERS:

@@ -11,6 +11,9 @@ import pyarrow as pa
 UNKNOWN_LANGUAGE = "und"
 """BCP 47's tag for text whose language is not known."""
 
+MIXED = "mul"
+"""Language of sequences that hold several (ISO 639-2)."""
+
 PARAGRAPH_BREAK = "\n\n"
 """What separates paragraphs inside `Document.text`."""
 
@@ -132,6 +135,10 @@ def table_to_documents(table: pa.Table) -> list[Document]:
     return documents
 
 
+PACKED_MODES = ("stream", "document", "pairs")
+"""How documents lie in packed rows: see pipelines/pack_sequences."""
+
+
 @dataclass(frozen=True, slots=True)
 class PackedFormat:
     """What a file of packed sequences says of itself, in its Parquet schema's metadata."""
@@ -139,7 +146,7 @@ class PackedFormat:
     rows: int
     """Rows of the vocabulary's embedding table: every id is below it."""
     mode: str
-    """`stream`, `document` or `pairs`: see pipelines/pack_sequences."""
+    """One of PACKED_MODES."""
     length: int
     """Longest sequence in tokens, special ones included."""
     vocabulary: str
@@ -199,10 +206,11 @@ def read_packed_format(metadata: Mapping[bytes, bytes] | None, path: str) -> Pac
         path: named in the error.
 
     Raises:
-        ValueError: it says nothing, or its width of ids is not that of its vocabulary.
+        ValueError: it says nothing or what cannot be, or its width of ids is not that of its
+            vocabulary.
     """
-    found = {key.decode(): value.decode() for key, value in (metadata or {}).items()}
     try:
+        found = {key.decode(): value.decode() for key, value in (metadata or {}).items()}
         read = PackedFormat(
             rows=int(found["babelmill.rows"]),
             mode=found["babelmill.mode"],
@@ -215,6 +223,12 @@ def read_packed_format(metadata: Mapping[bytes, bytes] | None, path: str) -> Pac
             f"{path}: its metadata are not those of packed sequences ({error}); need "
             "babelmill.rows, id_bytes, mode, length, vocabulary: run the pack stage again"
         ) from None
+    for name, value in (("rows", read.rows), ("length", read.length)):
+        if value < 1:
+            raise ValueError(f"{path}: its metadata say babelmill.{name} = {value}; need 1 or more")
+    if read.mode not in PACKED_MODES:
+        wrong = f"babelmill.mode = {read.mode!r}; need one of {', '.join(PACKED_MODES)}"
+        raise ValueError(f"{path}: its metadata say {wrong}")
     if id_bytes != read.id_bytes:
         raise ValueError(
             f"{path}: ids of {id_bytes} bytes, but a vocabulary of {read.rows} rows needs "
@@ -267,3 +281,18 @@ def check_widths(table: pa.Table | pa.RecordBatch, stored: PackedFormat, path: s
                 f"{path}, column {name}: ids of type {values}; a vocabulary of {stored.rows} rows "
                 f"needs unsigned integers of {stored.id_bytes} bytes"
             )
+
+
+def check_columns(schema: pa.Schema, stored: PackedFormat, path: str) -> None:
+    """Hold a file's columns against those of its mode; columns of its own it may have besides.
+
+    Raises:
+        ValueError: a column is missing or has another type; the file and the column are named.
+    """
+    for wanted in stored.schema:
+        if wanted.name not in schema.names:
+            raise ValueError(f"{path}: it has no column {wanted.name}: run the pack stage again")
+        found = schema.field(wanted.name).type
+        if found != wanted.type:
+            wrong = f"is {found}; packed sequences have {wanted.type}"
+            raise ValueError(f"{path}, column {wanted.name}: {wrong}")

@@ -34,6 +34,7 @@ from pipelines.core.store import Store
 __all__ = [
     "Attempt",
     "Failure",
+    "Notes",
     "StageFailed",
     "Step",
     "Unit",
@@ -53,6 +54,14 @@ class Unit:
     """What identifies the input bytes."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Plain values for the worker that do not change the result (an address, say)."""
+
+    def input(self, path: str) -> FileRef:
+        """The input of that path, with what its bytes must be.
+
+        Raises:
+            KeyError: it is none of the unit's inputs.
+        """
+        return {ref.path: ref for ref in self.inputs}[path]
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,10 @@ class Step:
             config=dict(self.config),
             inputs=list(unit.inputs),
         )
+
+
+Notes = Sequence[str] | Callable[[Mapping[str, int]], Sequence[str]]
+"""Sentences on a step, or a function that makes them of the counters of all its units."""
 
 
 @dataclass(frozen=True)
@@ -146,13 +159,14 @@ def run_step(
     *,
     inline: bool = False,
     quiet: bool = False,
-    notes: Sequence[str] = (),
+    notes: Notes = (),
     before: Sequence[StageRecord] = (),
 ) -> StageRecord:
     """Do all unfinished units and write the run's record of the stage, last.
 
     Args:
-        notes: what a person should know of the step as a whole; units add their own.
+        notes: what a person should know of the step as a whole, where need be from the counters of
+            all its units; units add their own.
         before: records of the steps that this one ends a stage of: their time and notes are the
             stage's as well.
 
@@ -189,7 +203,9 @@ def run_step(
         failures.sort(key=lambda failure: failure.key)
         raise StageFailed(step.name, failures, finished=len(done))
     results = [done[unit.key] for unit in units]
-    all_notes = [*notes, *(note for _, manifest in results for note in manifest.notes)]
+    counters = total(manifest.counters for _, manifest in results)
+    all_notes = [*(notes(counters) if callable(notes) else notes)]
+    all_notes += [note for _, manifest in results for note in manifest.notes]
     for note in all_notes:
         progress.note(note)
     progress.close()
@@ -202,7 +218,7 @@ def run_step(
         binding_id=binding_id,
         manifests=[key for key, _ in results],
         outputs=[output for _, manifest in results for output in manifest.outputs],
-        counters=total(manifest.counters for _, manifest in results),
+        counters=counters,
         notes=[*(note for record in before for note in record.notes), *all_notes],
         seconds=round(seconds, 3),
         units=len(units),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipelines.core.manifest import StageRecord, read_stage
-from pipelines.core.shards import Step, Unit, run_step
+from pipelines.core.shards import Notes, Step, Unit, run_step
 from pipelines.core.store import Store
 
 
@@ -34,11 +34,11 @@ class StageRun:
         """
         return read_stage(self.store, self.run_name, stage)
 
-    def run(self, step: Step, units: Sequence[Unit], notes: Sequence[str] = ()) -> StageRecord:
+    def run(self, step: Step, units: Sequence[Unit], notes: Notes = ()) -> StageRecord:
         """Do the unfinished units of a step.
 
         Args:
-            notes: what a person should know of the step as a whole.
+            notes: see `run_step`.
 
         Raises:
             StageFailed: units failed; they are named.

@@ -8,6 +8,7 @@ a manifest (see manifest.py), written after it, makes it count.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import tempfile
@@ -42,6 +43,13 @@ class DamagedObject(OSError):
     """An object of the store does not hold what was written to it."""
 
 
+def damaged(key: str, why: object) -> DamagedObject:
+    """The error that names a damaged object and the cure."""
+    return DamagedObject(
+        f"{key} is damaged ({why}); delete it and run again: its stage writes it anew"
+    )
+
+
 @contextmanager
 def damage_named(key: str) -> Iterator[None]:
     """Turn what Arrow says of damaged bytes into an error that names the object and the cure.
@@ -54,9 +62,7 @@ def damage_named(key: str) -> Iterator[None]:
     except (OSError, pa.ArrowInvalid) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the operating system's own: missing, refused, disk full
-        raise DamagedObject(
-            f"{key} is damaged ({error}); delete it and run again: its stage writes it anew"
-        ) from error
+        raise damaged(key, error) from error
 
 
 @dataclass(frozen=True)
@@ -113,9 +119,19 @@ class Store:
             "IO[bytes]", self._patiently(lambda: self.filesystem.open(self.path(key), "rb"))
         )
 
-    def read_bytes(self, key: str) -> bytes:
-        """Read a whole object."""
-        return bytes(self._patiently(lambda: self.filesystem.cat_file(self.path(key))))
+    def read_bytes(self, key: str, sha256: str | None = None) -> bytes:
+        """Read a whole object.
+
+        Args:
+            sha256: of what was written, in hex; None takes the bytes as they are.
+
+        Raises:
+            DamagedObject: its bytes are not those that were written.
+        """
+        content = bytes(self._patiently(lambda: self.filesystem.cat_file(self.path(key))))
+        if sha256 is not None and (found := hashlib.sha256(content).hexdigest()) != sha256:
+            raise damaged(key, f"sha256 {found} of {len(content):,} bytes; {sha256} was written")
+        return content
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         """Bytes [start, stop) of an object; fewer where it ends before."""

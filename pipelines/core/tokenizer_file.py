@@ -41,13 +41,13 @@ from pipelines.core.vocabulary import (
     UNK_ID,
     Vocabulary,
 )
-from pipelines.core.word_cache import BLANK
 from pipelines.core.wordpiece import (
     WORDPIECE_MASK_TOKEN,
     WORDPIECE_SPECIAL_TOKENS,
     WordPieceVocabulary,
     reading_masks,
 )
+from pipelines.core.words import BLANK_SIGN
 
 NEVER = -10_000.0
 """Score of pieces that no text may become: names of special tokens, and bytes. SentencePiece keeps
@@ -139,8 +139,10 @@ def tokenizer_json(vocabulary: Vocabulary) -> str:
             *_unknown_in_names(characters, in_bytes),
         ]
     )
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=BLANK, prepend_scheme="never")
-    words = decoders.Metaspace(replacement=BLANK, prepend_scheme="always")
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
+        replacement=BLANK_SIGN, prepend_scheme="never"
+    )
+    words = decoders.Metaspace(replacement=BLANK_SIGN, prepend_scheme="always")
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), words]) if in_bytes else words
     tokenizer.post_processor = post.TemplateProcessing(
         single="<s> $A </s>",

@@ -21,7 +21,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from pipelines.core.mask_rules import Ids
 from pipelines.core.store import Store
 from pipelines.core.word_cache import MAX_CACHED_WORDS, WordCache, cutting_of, why_not_by_word
-from pipelines.core.words import piece_word_starts
+from pipelines.core.words import BLANK_SIGN, piece_word_starts
 
 if TYPE_CHECKING:
     from pipelines.core.wordpiece import WordPieceVocabulary
@@ -30,6 +30,8 @@ BOS_ID, PAD_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 FIRST_PIECE_ID = 4
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK_TOKEN = "<mask>"
+VOCABULARY_PARTS = ("spm.model", "tokenizer.json")
+"""Files that a vocabulary is read from: the first of these that there is."""
 ARRAY_CHARACTERS = 100
 """From this length of a line, an array of its ids is faster than a list."""
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -129,7 +131,7 @@ class Vocabulary:
             ids = np.concatenate(encoded).view(np.uint32)
         else:
             ids = np.fromiter(chain.from_iterable(encoded), np.uint32, count=ends[-1] // 4)
-        data = _to_xlmr(ids).tobytes()
+        data = to_xlmr(ids).tobytes()
         return [data[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -144,7 +146,7 @@ class Vocabulary:
     def normalize(self, text: str) -> str:
         """The text as the model's own normalisation rules write it, before it is cut to pieces."""
         normal = str(self._processor.normalize(without_surrogates(text)))
-        return normal.removeprefix("▁").replace("▁", " ")
+        return normal.removeprefix(BLANK_SIGN).replace(BLANK_SIGN, " ")
 
     def token(self, token_id: int) -> str:
         """The written form of an id.
@@ -168,23 +170,25 @@ class Vocabulary:
 
 
 def open_vocabulary(
-    store: Store, outputs_by_part: Mapping[str, str]
+    store: Store, outputs_by_part: Mapping[str, str], sha256: str | None
 ) -> Vocabulary | WordPieceVocabulary:
     """The vocabulary that the vocabulary stage wrote.
 
     Args:
         outputs_by_part: keys in the store by part: `spm.model`, or only `tokenizer.json` where the
             vocabulary is WordPiece's.
+        sha256: of that file, as its stage wrote it; None takes the file as it is.
 
     Raises:
+        DamagedObject: the file's bytes are not those that were written.
         ValueError: neither part is there; those that are are named.
     """
     from pipelines.core.wordpiece import WordPieceVocabulary  # it needs this module's ids
 
     if "spm.model" in outputs_by_part:
-        return Vocabulary(store.read_bytes(outputs_by_part["spm.model"]))
+        return Vocabulary(store.read_bytes(outputs_by_part["spm.model"], sha256))
     if "tokenizer.json" in outputs_by_part:
-        return WordPieceVocabulary(store.read_bytes(outputs_by_part["tokenizer.json"]))
+        return WordPieceVocabulary(store.read_bytes(outputs_by_part["tokenizer.json"], sha256))
     raise ValueError(
         f"a vocabulary has a part spm.model or tokenizer.json; here are {sorted(outputs_by_part)}"
     )
@@ -218,7 +222,7 @@ def join_encoded(encoded: Sequence[bytes]) -> tuple[Ids, npt.NDArray[np.int64]]:
     return np.frombuffer(bytearray().join(encoded), dtype=np.uint32), offsets
 
 
-def _to_xlmr(ids: Ids) -> Ids:
+def to_xlmr(ids: Ids) -> Ids:
     """SentencePiece ids to XLM-R ids, shape (tokens,): k >= 3 -> k + 1, unknown 0 -> 3."""
     shifted = ids + np.uint32(1)
     shifted[ids == 0] = UNK_ID

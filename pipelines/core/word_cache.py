@@ -31,9 +31,8 @@ import numpy.typing as npt
 from sentencepiece.sentencepiece_model_pb2 import ModelProto, NormalizerSpec
 
 from pipelines.core.normalizers import rules_of
+from pipelines.core.words import BLANK_SIGN
 
-BLANK = "\u2581"
-"""How pieces write the blank before a word."""
 MAX_CACHED_CHARACTERS = 64
 """Longer words seldom come again: lines of unspaced scripts, addresses."""
 MAX_CACHED_WORDS = 2**18
@@ -76,11 +75,11 @@ def why_not_by_word(model: ModelProto) -> str | None:
     if {piece.type for piece in model.pieces} - known:
         return "it has user-defined symbols"
     normal = [piece for piece in model.pieces if piece.type == kinds.NORMAL]
-    crossing = [piece.piece for piece in normal if BLANK in piece.piece[1:]]
+    crossing = [piece.piece for piece in normal if BLANK_SIGN in piece.piece[1:]]
     if crossing:
         return f"piece {crossing[0]!r} reaches over a blank"
-    if all(piece.piece != BLANK for piece in normal):
-        return f"{BLANK!r} is no piece, so unknown words would run together"
+    if all(piece.piece != BLANK_SIGN for piece in normal):
+        return f"{BLANK_SIGN!r} is no piece, so unknown words would run together"
     scores = np.array([piece.score for piece in normal], dtype=np.float64)
     if not np.array_equal(scores, np.round(scores / SCORE_STEP) * SCORE_STEP):
         return f"its scores are no multiples of {SCORE_STEP}"
@@ -97,7 +96,7 @@ def _why_not_normalized_by_word(serialized: bytes) -> str | None:
     for key, value in rules_of(spec).items():
         if " " in key:
             return f"its normaliser has a rule for {key!r}, which depends on a blank"
-        if BLANK in value:
+        if BLANK_SIGN in value:
             return f"its normaliser makes {key!r} to {value!r}"
         if len(value) > 18:
             return f"its normaliser makes {key!r} to {len(value)} characters"
@@ -126,7 +125,7 @@ def cutting_of(model: ModelProto, shift: int) -> Cutting:
     """
     pieces = model.pieces
     word_starts = np.zeros(len(pieces) + shift, dtype=np.bool_)
-    word_starts[shift:] = [piece.piece.startswith(BLANK) for piece in pieces]
+    word_starts[shift:] = [piece.piece.startswith(BLANK_SIGN) for piece in pieces]
     cost = max(abs(piece.score) for piece in pieces) + UNKNOWN_PENALTY
     rules = rules_of(model.normalizer_spec)
     longest = max(map(len, rules.values()), default=1)
@@ -134,7 +133,7 @@ def cutting_of(model: ModelProto, shift: int) -> Cutting:
     return Cutting(
         int(EXACT_SUM / cost / max(longest, 1)) - 1,
         word_starts,
-        re.compile(f"[{re.escape(''.join(sorted(spreading | {BLANK})))}\ud800-\udfff]"),
+        re.compile(f"[{re.escape(''.join(sorted(spreading | {BLANK_SIGN})))}\ud800-\udfff]"),
     )
 
 
@@ -231,11 +230,13 @@ class WordCache:
     def _learn(self, missing: Iterable[str]) -> list[str]:
         """Take words into the memory; returns those that shall not stay there."""
         # The blank's own sign in the text: whether it is dropped depends on what follows.
-        words = [word for word in missing if BLANK not in word]
+        words = [word for word in missing if BLANK_SIGN not in word]
         if self._cutting is not None:
             words = self._learn_together(words, self._cutting)
         self._words.update(zip(words, self._encode_lines(words), strict=True))
-        return [word for word in missing if len(word) > MAX_CACHED_CHARACTERS and BLANK not in word]
+        return [
+            word for word in missing if len(word) > MAX_CACHED_CHARACTERS and BLANK_SIGN not in word
+        ]
 
     def _learn_together(self, words: list[str], cutting: Cutting) -> list[str]:
         """Encode many words in one call each; returns those that are to be encoded alone."""
@@ -281,7 +282,7 @@ def _chunks(text: str, limit: int) -> list[str]:
 
     Texts with the blank's own sign are only cut into their lines, see `_learn`.
     """
-    if BLANK in text:
+    if BLANK_SIGN in text:
         return text.split("\n")
     text = text.replace("\n", " ")
     found: list[str] = []

@@ -46,6 +46,13 @@ MAX_WORD_CHARACTERS = 100
 _CHUNK = 1024
 
 
+def bert_normalizer(lowercase: bool) -> normalizers.BertNormalizer:
+    """BERT's cleaning of text; `lowercase` also takes accents away, as BERT's uncased models do."""
+    return normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=lowercase, lowercase=lowercase
+    )
+
+
 def wordpiece_tokenizer(vocab: Mapping[str, int], lowercase: bool) -> Tokenizer:
     """BERT's tokenizer with the given pieces, ready to encode or to be saved.
 
@@ -67,9 +74,7 @@ def wordpiece_tokenizer(vocab: Mapping[str, int], lowercase: bool) -> Tokenizer:
         )
     )
     _check_places(tokenizer)
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=lowercase, lowercase=lowercase
-    )
+    tokenizer.normalizer = bert_normalizer(lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
     tokenizer.post_processor = processors.TemplateProcessing(

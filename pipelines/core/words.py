@@ -9,6 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
+BLANK_SIGN = "▁"
+"""How SentencePiece writes a blank (U+2581); a piece that begins with it begins a word."""
+
 UNSPACED_SCRIPTS = (
     *("Hani", "Hira", "Kana", "Bopo", "Yiii", "Thai", "Laoo", "Khmr", "Mymr", "Tibt"),
     *("Talu", "Lana", "Tavt", "Java", "Bali"),
@@ -42,6 +45,6 @@ def piece_word_starts(
         raise ValueError(f"kind is {kind!r}; need unigram or wordpiece")
     blank = kind == "unigram"
     return np.array(
-        [piece.startswith("▁") if blank else not piece.startswith("##") for piece in pieces],
+        [piece.startswith(BLANK_SIGN) if blank else not piece.startswith("##") for piece in pieces],
         dtype=np.bool_,
     ) | np.array([_FIRST_LETTER_UNSPACED.match(piece) is not None for piece in pieces], np.bool_)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import rensa
 
 from pipelines.config import NearSection
+from pipelines.core.hashing import finalise64
 
 SIGNATURE = f"rensa.RMinHash/{rensa.RMinHash.ALGORITHM_VERSION}"
 """Which values these are; others cannot be compared with them, so it belongs to the binding."""
@@ -84,13 +85,6 @@ class WordHashes(dict[str, int]):
         return value
 
 
-def mix(values: U64) -> U64:
-    """Spread every bit over all 64: the finaliser of SplitMix64 (Steele et al. 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
 def shingle_hashes(
     documents: Sequence[Sequence[str]], size: int, hashes: WordHashes
 ) -> tuple[U64, U64]:
@@ -107,7 +101,7 @@ def shingle_hashes(
     starts = max(total - size + 1, 0)
     value = np.zeros(starts, dtype=np.uint64)
     for k in range(size):
-        value = mix(value * np.uint64(0x9E3779B97F4A7C15) + flat[k : k + starts])
+        value = finalise64(value * np.uint64(0x9E3779B97F4A7C15) + flat[k : k + starts])
     end = np.repeat(np.cumsum(lengths), lengths)[:starts]
     inside = np.arange(starts) + size <= end
     return value[inside], offsets.astype(np.uint64)
@@ -127,8 +121,10 @@ def band_keys(values: U32, bands: int) -> tuple[U64, U64]:
     number = np.arange(bands, dtype=np.uint64)
     halves = []
     for half in (1, 2):
-        key = np.broadcast_to(mix(number * np.uint64(2) + np.uint64(half)), grouped.shape[:2])
+        key = np.broadcast_to(
+            finalise64(number * np.uint64(2) + np.uint64(half)), grouped.shape[:2]
+        )
         for row in range(grouped.shape[2]):
-            key = mix(key * np.uint64(0x9E3779B97F4A7C15) + grouped[:, :, row])
+            key = finalise64(key * np.uint64(0x9E3779B97F4A7C15) + grouped[:, :, row])
         halves.append(key)
     return halves[0], halves[1]

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipelines.core.attempt import Attempt
 from pipelines.core.config import Config
-from pipelines.core.manifest import FileRef, Output
+from pipelines.core.manifest import FileRef, Output, read_json
 from pipelines.core.shards import Unit
 from pipelines.core.store import Store, local_file
 
@@ -78,8 +78,12 @@ class Plan(Config):
 
 
 def read_plan(store: Store, ref: FileRef) -> Plan:
-    """Read a plan back."""
-    return Plan.model_validate_json(store.read_bytes(ref.path))
+    """Read a plan back.
+
+    Raises:
+        DamagedObject: its bytes are not those that were written.
+    """
+    return Plan.model_validate(read_json(store, ref))
 
 
 def write_plan(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:

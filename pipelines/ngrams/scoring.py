@@ -13,6 +13,7 @@ import pyarrow as pa
 from pipelines.config import PerplexitySection
 from pipelines.core.attempt import Attempt
 from pipelines.core.document_counts import count_document
+from pipelines.core.manifest import read_json
 from pipelines.core.records import (
     DOCUMENT_SCHEMA,
     REJECT_SCHEMA,
@@ -117,7 +118,7 @@ def split_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
     scores: list[float | None] = []
     if len(unit.inputs) == 3:
         scores = attempt.store.read_table(unit.inputs[1].path).column("perplexity").to_pylist()
-        cuts = json.loads(attempt.store.read_bytes(unit.inputs[2].path))
+        cuts = read_json(attempt.store, unit.inputs[2])
     with attempt.tables(DOCUMENT_SCHEMA) as kept, attempt.tables(REJECT_SCHEMA) as rejects:
         position = 0
         for table in attempt.store.iterate_tables(unit.inputs[0].path):

@@ -11,6 +11,7 @@ import sentencepiece as spm
 from sentencex import segment
 
 from pipelines.core.records import PARAGRAPH_BREAK
+from pipelines.core.words import BLANK_SIGN
 
 DIGITS = regex.compile(r"\p{Nd}")
 BLANKS = regex.compile(r"[\s\p{Cc}]+")
@@ -19,8 +20,6 @@ _SCRIPTS = r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Han}\p{Hiragana}\p{Katakana}"
 WITHOUT_BLANKS = regex.compile(rf"([{_SCRIPTS}][{_SCRIPTS}\p{{M}}\u200c\u200d]*)")
 """Runs of scripts that do not part words: they are cut into characters."""
 CHARACTER = regex.compile(r"\X")
-BLANK_SIGN = "▁"
-"""Stands for a blank among characters, as in SentencePiece (U+2581)."""
 
 Sentence = list[str]
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pipelines.config import PerplexitySection
 from pipelines.core.attempt import Attempt
 from pipelines.core.hashing import stable_uint64
-from pipelines.core.manifest import FileRef
+from pipelines.core.manifest import FileRef, read_json, read_verified
 from pipelines.core.shards import Unit
 from pipelines.core.store import Store, local_file
 from pipelines.ngrams.arpa import in_log10, write_arpa
@@ -122,7 +122,7 @@ def read_tokenizer(
     section: PerplexitySection, store: Store, refs: tuple[FileRef, ...]
 ) -> Tokenizer:
     """The tokenizer of a language; its SentencePiece model is the last of `refs`, if any."""
-    model = store.read_bytes(refs[-1].path) if section.tokens == "pieces" else None
+    model = read_verified(store, refs[-1]) if section.tokens == "pieces" else None
     return tokenizer_for(section.tokens, model)
 
 
@@ -136,7 +136,7 @@ def count_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
         unit.arguments["language"],
     )
     tokenizer = read_tokenizer(section, attempt.store, unit.inputs)
-    highest = json.loads(attempt.store.read_bytes(unit.inputs[1].path))["highest"]
+    highest = read_json(attempt.store, unit.inputs[1])["highest"]
     draw = Draw(config["seed"], section.train_on)
     texts = (text for _, text in draw.read(attempt.store, unit.inputs[0], highest))
     with ExitStack() as stack:

@@ -1,23 +1,28 @@
 """The dataset card of a run's packed sequences: README.md beside them, for people and `datasets`.
 
-`datasets.load_dataset(FOLDER, "sw")` reads the configurations in its head: one a language, with the
-splits `train` and `held_out`, each a list of files, so that files of an earlier run of the stage
-which lie in the same folder are not taken for this one's.
+`datasets.load_dataset(FOLDER)` and `datasets.load_dataset(FOLDER, "sw")` read the configurations in
+its head: `default` with all languages and one a language, with the splits `train` and `held_out`,
+each a list of files, so that files of an earlier run of the stage which lie in the same folder are
+not taken for this one's.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from pipelines.config import DataConfig
-from pipelines.core.manifest import Manifest, Output, StageRecord, read_stage, sha256_of
+from pipelines.core.manifest import Counters, Manifest, Output, StageRecord, read_stage, sha256_of
 from pipelines.core.shards import Attempt, Step, Unit, manifest_key
 from pipelines.core.stages import StageRun
 from pipelines.core.store import local_file
 
 CARD = "README.md"
+
+ALL_LANGUAGES = "default"
+"""Configuration over all languages, taken when none is named; no language has such a tag."""
 
 LICENCES = {
     "common_crawl": "Common Crawl: its terms of use; each page's rights stay with its authors.",
@@ -28,13 +33,17 @@ LICENCES = {
 """What to know of a source's rights, by its kind."""
 
 MODES = {
-    "stream": "contiguous text of one document after the other, `</s>` between them (RoBERTa's "
+    "stream": "contiguous text of one document after the other, `{eos}` between them (RoBERTa's "
     "FULL-SENTENCES)",
-    "document": "whole documents side by side, each `<s> … </s>`; attention is meant to stay "
+    "document": "whole documents side by side, each `{bos} … {eos}`; attention is meant to stay "
     "inside a document and positions to restart at each of `document_starts`",
-    "pairs": "`<s> A </s> B </s>` for next sentence prediction; `segments` is 0 for A and 1 for B, "
-    "`is_next` says whether B follows A",
+    "pairs": "`{bos} A {eos} B {eos}` for next sentence prediction; `segments` is 0 for A and 1 "
+    "for B, `is_next` says whether B follows A",
 }
+"""What a sequence is, by mode; the braces stand for the vocabulary's own special tokens."""
+
+SENTENCEPIECE_TOKENS = {"bos": "<s>", "eos": "</s>", "mask": "<mask>"}
+WORDPIECE_TOKENS = {"bos": "[CLS]", "eos": "[SEP]", "mask": "[MASK]"}
 
 SPLITS = {"train": "train", "held-out": "held_out"}
 """Splits by the part of the outputs."""
@@ -54,15 +63,20 @@ def card_text(config: Mapping[str, Any], record: StageRecord, folder: str) -> st
 def _head(record: StageRecord, folder: str) -> list[str]:
     """The YAML that `datasets` reads. JSON strings are YAML strings, and `no` stays a language."""
     files: dict[str, dict[str, list[str]]] = {}
+    everything: dict[str, list[str]] = {}
     for output in record.outputs:
         split = SPLITS[output.labels["part"]]
         path = output.path.removeprefix(f"{folder}/")
         files.setdefault(output.labels["language"], {}).setdefault(split, []).append(path)
+        everything.setdefault(split, []).append(path)
     lines = ["---", "language:"]
     lines += [f"- {json.dumps(tag)}" for tag in sorted({tag.split("-")[0] for tag in files})]
     lines += ["task_categories:", "- fill-mask", "configs:"]
-    for language, splits in sorted(files.items()):
-        lines += [f"- config_name: {json.dumps(language)}", "  data_files:"]
+    configurations = [(ALL_LANGUAGES, everything), *sorted(files.items())] if files else []
+    for name, splits in configurations:
+        lines.append(f"- config_name: {json.dumps(name)}")
+        lines += ["  default: true"] if name == ALL_LANGUAGES else []
+        lines.append("  data_files:")
         for split, paths in sorted(splits.items(), reverse=True):
             lines += [f"  - split: {split}", "    path:"]
             lines += [f"    - {json.dumps(path)}" for path in sorted(paths)]
@@ -71,11 +85,12 @@ def _head(record: StageRecord, folder: str) -> list[str]:
 
 def _body(config: Mapping[str, Any], record: StageRecord) -> list[str]:
     pack, masking = config["pack"], config["pack"]["masking"]
+    special = config["special_tokens"]
     keep = 1 - masking["mask_probability"] - masking["random_probability"]
     lines = [
         f"# Packed sequences of the run {config['run']}",
         "",
-        f"Sequences of at most {pack['length']} tokens: {MODES[pack['mode']]}. "
+        f"Sequences of at most {pack['length']} tokens: {MODES[pack['mode']].format(**special)}. "
         + (
             "One sequence may hold several languages (`mul`)."
             if pack["mix_languages"]
@@ -83,6 +98,7 @@ def _body(config: Mapping[str, Any], record: StageRecord) -> list[str]:
         ),
         "",
         "    from datasets import load_dataset",
+        '    rows = load_dataset("FOLDER", split="train")  # all languages',
         '    rows = load_dataset("FOLDER", "LANGUAGE", split="train")',
         "",
         "| column | what it is |",
@@ -104,7 +120,7 @@ def _body(config: Mapping[str, Any], record: StageRecord) -> list[str]:
         "",
         f"{masking['views']} view(s) a training sequence. Of the ordinary tokens "
         f"{masking['rate']:.1%} are chosen, by the unit {masking['unit']}; of these "
-        f"{masking['mask_probability']:.0%} become `<mask>`, "
+        f"{masking['mask_probability']:.0%} become `{special['mask']}`, "
         f"{masking['random_probability']:.0%} a random token ({masking['random_from']}), "
         f"{keep:.0%} stay. A mask is a pure function of (seed "
         f"{pack['seed']}, pass, sequence id). Held-out sequences: one view, 15.0%, single tokens.",
@@ -123,27 +139,43 @@ def _body(config: Mapping[str, Any], record: StageRecord) -> list[str]:
 
 
 def _counts(config: Mapping[str, Any], record: StageRecord) -> list[str]:
-    names = ("documents", "sequences", "tokens", "held_out_sequences", "masked_tokens")
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, Counters] = {}
     for key, value in record.counters.items():
         name, slash, language = key.partition("/")
         if slash:
-            found.setdefault(language, {})[name] = value
+            found.setdefault(language, Counter())[name] = value
+    rows = sorted(found.items())
+    if len(rows) > 1:
+        rows.append(("all", sum((counts for _, counts in rows), Counter())))
     lines = [
         "## Counts",
         "",
-        "| language | documents | sequences | tokens | held-out sequences | fill | masked |",
-        "|---|---|---|---|---|---|---|",
+        "| language | documents | text tokens | sequences | tokens in rows | fill | masked "
+        "| held-out sequences | held-out tokens in rows |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for language, counts in sorted(found.items()):
-        cells = [f"{counts.get(name, 0):,}" for name in names[:-1]]
-        fill = _share(counts.get("row_tokens", 0), counts.get("slots", 0))
-        masked = _share(counts.get("masked_tokens", 0), counts.get("maskable_tokens", 0))
-        lines.append(f"| {language} | {' | '.join(cells)} | {fill} | {masked} |")
+    for language, counts in rows:
+        numbers = [counts[name] for name in ("documents", "tokens", "sequences", "row_tokens")]
+        cells = [
+            language,
+            *(f"{number:,}" for number in numbers),
+            _share(counts["row_tokens"], counts["slots"]),
+            _share(counts["masked_tokens"], counts["maskable_tokens"]),
+            f"{counts['held_out_sequences']:,}",
+            f"{counts['held_out_row_tokens']:,}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
-        "Fill: tokens of the sequences by the places that they have. Masked: chosen tokens of the "
-        "first view by ordinary ones.",
+        "Text tokens: the ordinary tokens of the documents. Tokens in rows: what `tokens` holds, "
+        "special tokens included"
+        + (
+            " and the text that a B from another document borrows"
+            if config["pack"]["mode"] == "pairs"
+            else ""
+        )
+        + f". Fill: tokens in rows by slots, which are {config['pack']['length']} for each "
+        "sequence. Masked: tokens that the first view chooses by the ordinary tokens in rows.",
     ]
     return lines
 
@@ -168,9 +200,12 @@ def card_step(config: DataConfig, pack: Step, record: StageRecord, vocabulary: O
         "record": record.binding_id,
         "pack": dict(pack.config),
         "vocabulary": vocabulary.path,
+        "special_tokens": SENTENCEPIECE_TOKENS
+        if vocabulary.labels["part"] == "spm.model"
+        else WORDPIECE_TOKENS,
         "licences": [LICENCES.get(kind, f"{kind}: see the source.") for kind in kinds],
     }
-    return Step("pack-card", 1, pack.folder, read, write_file, "card")
+    return Step("pack-card", 2, pack.folder, read, write_file, "card")
 
 
 def card_unit() -> Unit:

@@ -55,7 +55,7 @@ class PairPacker:
 
     Every token of a document is in exactly one segment that is its own: an A, or a B that follows.
     A B from another document is a copy: counted as `borrowed_tokens`; `borrowed_tokens_cut` is what
-    its sentence has beyond the room. Ordinary tokens in + borrowed = tokens in rows + dropped;
+    its sentence has beyond the room. Text tokens + borrowed = ordinary tokens in rows + dropped;
     `dropped.lone_tokens` are single ones left at the end of a file's only document.
 
     Args:

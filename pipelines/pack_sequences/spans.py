@@ -100,28 +100,6 @@ class Packer(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class PackedSequence:
-    """One packed sequence by itself."""
-
-    id: str
-    tokens: Ids
-    document_starts: list[int]
-    document_ids: list[str]
-
-
-def to_packed(sequences: Sequence[PackedSequence]) -> Packed:
-    """Lay single sequences out one after the other."""
-    return Packed(
-        [sequence.id for sequence in sequences],
-        np.concatenate([np.empty(0, np.uint32), *(s.tokens for s in sequences)]).astype(np.uint32),
-        offsets_of([len(sequence.tokens) for sequence in sequences]),
-        np.array([start for s in sequences for start in s.document_starts], dtype=np.int32),
-        [name for sequence in sequences for name in sequence.document_ids],
-        offsets_of([len(sequence.document_starts) for sequence in sequences]),
-    )
-
-
 def offsets_of(lengths: Sequence[int] | Offsets) -> Offsets:
     """Offsets of parts of the given lengths, shape (n + 1,)."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)

@@ -15,36 +15,32 @@ from typing import Any
 import numpy as np
 
 from pipelines.config import DataConfig
-from pipelines.core.held_out import is_held_out
-from pipelines.core.manifest import Output
+from pipelines.core.held_out import split_held_out
+from pipelines.core.manifest import FileRef, Output, read_verified
 from pipelines.core.masking import MaskingRule, UniformSampler, UnigramSampler
-from pipelines.core.records import PackedFormat
+from pipelines.core.records import MIXED, PackedFormat
 from pipelines.core.shards import Attempt, Step, Unit
 from pipelines.core.store import Store
-from pipelines.core.vocabulary import Vocabulary, open_vocabulary
+from pipelines.core.vocabulary import VOCABULARY_PARTS, Vocabulary, open_vocabulary
 from pipelines.core.wordpiece import WordPieceVocabulary
 from pipelines.pack_sequences.encode import Texts, encode, mixed_texts, read_texts
 from pipelines.pack_sequences.parts import Masking, Part, packer_for
 
-MIXED = "mul"
-"""Language of sequences that hold several (ISO 639-2)."""
-
 FILES_PER_BUCKET = 16
 """Files that are mixed together; each takes a row group of memory."""
-
-MODEL_PARTS = ("spm.model", "tokenizer.json")
-"""Files that are a vocabulary, the first that is there."""
 
 
 def model_part(vocabulary: Sequence[Output]) -> Output:
     """The file that the vocabulary is read from."""
     by_part = {output.labels.get("part", ""): output for output in vocabulary}
-    return next(by_part[part] for part in MODEL_PARTS if part in by_part)
+    return next(by_part[part] for part in VOCABULARY_PARTS if part in by_part)
 
 
 def pack_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
     """Tokenise, pack and mask one file of deduplicated documents, or one bucket of files."""
-    vocabulary, counts = _opened(attempt.store, tuple(sorted(config["vocabulary"].items())))
+    model = tuple(sorted(config["vocabulary"].items()))
+    unigram = unit.input(config["vocabulary"]["unigram"])
+    vocabulary, counts = _opened(attempt.store, model, config["vocabulary_sha256"], unigram)
     masking = _masking(config, vocabulary, counts)
     stored = PackedFormat(
         vocabulary.rows, config["mode"], config["length"], config["vocabulary_sha256"]
@@ -53,7 +49,9 @@ def pack_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
     held_out = {
         name
         for key, language, _ in files
-        for name in _held_out(attempt.store, key, config["held_out"][language], config["seed"])
+        for name in held_out_of_file(
+            attempt.store, key, config["held_out"][language], config["seed"]
+        )
     }
     parts: dict[str, Part] = {}
 
@@ -93,25 +91,25 @@ def _texts(store: Store, files: Sequence[Any], config: Mapping[str, Any]) -> Ite
         yield from read_texts(store, key, language)
 
 
-def _held_out(store: Store, key: str, share: float, seed: int) -> list[str]:
+def held_out_of_file(store: Store, key: str, share: float, seed: int) -> set[str]:
     """Ids of a file's documents that are held out; never all of them."""
-    chosen: list[str] = []
-    documents = 0
-    for table in store.iterate_tables(key, columns=["id"]):
-        names = table["id"].to_pylist()
-        documents += len(names)
-        chosen += [name for name in names if is_held_out(name, share, seed)]
-    return [] if len(chosen) == documents else chosen
+    tables = store.iterate_tables(key, columns=["id"])
+    return split_held_out(
+        [name for table in tables for name in table["id"].to_pylist()], share, seed
+    )
 
 
 @lru_cache(maxsize=1)
 def _opened(
-    store: Store, paths: tuple[tuple[str, str], ...]
+    store: Store, paths: tuple[tuple[str, str], ...], sha256: str, unigram: FileRef
 ) -> tuple[Vocabulary | WordPieceVocabulary, Any]:
-    """A run's vocabulary and unigram counts; a worker keeps them for its next file."""
-    by_part = dict(paths)
-    counts = np.load(io.BytesIO(store.read_bytes(by_part.pop("unigram"))))
-    return open_vocabulary(store, by_part), counts
+    """A run's vocabulary and unigram counts; a worker keeps them for its next file.
+
+    Raises:
+        DamagedObject: bytes are not those that were written.
+    """
+    counts = np.load(io.BytesIO(read_verified(store, unigram)))
+    return open_vocabulary(store, dict(paths), sha256), counts
 
 
 def _masking(
@@ -210,13 +208,51 @@ def _files_by_unit(
     return {f"bucket-{n:05d}-of-{count:05d}": files[n::count] for n in range(count)}
 
 
-def pack_notes(config: DataConfig) -> list[str]:
-    """What a person should know of the stage as a whole."""
+def pack_notes(
+    config: DataConfig, balance: Mapping[str, Any], counters: Mapping[str, int]
+) -> list[str]:
+    """What a person should know of the stage as a whole.
+
+    Args:
+        balance: the balance table.
+        counters: of all units.
+    """
+    notes = [*mix_notes(config), *lost_languages(config, balance, counters)]
     phases = config.masking.phases
-    if not phases or not config.masking.views:
+    if phases and config.masking.views:
+        rates = ", ".join(f"{phase.rate:g} until {phase.until:g}" for phase in phases)
+        notes.append(
+            f"masking.phases ({rates}): the {config.masking.views} stored view(s) are made at "
+            f"masking.rate = {config.masking.rate:g}; masks of other rates are computed while "
+            "training"
+        )
+    return notes
+
+
+def mix_notes(config: DataConfig) -> list[str]:
+    """Settings of the balance that do nothing in training, because rows hold several languages."""
+    balance = config.balance
+    unused = [f"alpha = {balance.alpha:g}"] if balance.alpha < 1 else []
+    unused += [name for name in ("phases", "weights") if getattr(balance, name)]
+    if not config.packing.mix_languages or not unused:
         return []
-    rates = ", ".join(f"{phase.rate:g} until {phase.until:g}" for phase in phases)
     return [
-        f"masking.phases ({rates}): the {config.masking.views} stored view(s) are made at "
-        f"masking.rate = {config.masking.rate:g}; masks of other rates are computed while training"
+        "packing.mix_languages: rows of several languages are trained on in the text's own shares; "
+        f"of [balance], {', '.join(unused)} do not act on them; the vocabulary's mix is as set"
     ]
+
+
+def lost_languages(
+    config: DataConfig, balance: Mapping[str, Any], counters: Mapping[str, int]
+) -> list[str]:
+    """A note that names the languages of the balance that gave no row of training."""
+    # Rows of several languages are of none: there, those without a token gave nothing.
+    gave = "tokens" if config.packing.mix_languages else "sequences"
+    lost = [
+        f"{tag} ({counters.get(f'documents/{tag}', 0):,} documents of training with "
+        f"{counters.get(f'tokens/{tag}', 0):,} tokens, "
+        f"{counters.get(f'held_out_documents/{tag}', 0):,} held out)"
+        for tag in sorted(row["language"] for row in balance["rows"])
+        if not counters.get(f"{gave}/{tag}", 0)
+    ]
+    return [f"in the balance, but without a row of training: {', '.join(lost)}"] if lost else []

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pipelines.core.masking import Masks
 from pipelines.core.records import PackedFormat
 from pipelines.core.vocabulary import check_ids
-from pipelines.pack_sequences.spans import Offsets, Packed, PackedSequence, offsets_of, to_packed
+from pipelines.pack_sequences.spans import Offsets, Packed
 
 
 def packed_to_table(
@@ -70,33 +69,3 @@ def _views(views: list[pa.ListArray], rows: int, value_type: pa.DataType) -> pa.
         order = np.arange(rows)[:, None] + rows * np.arange(len(views))[None, :]
         inner = pa.concat_arrays(views).take(pa.array(order.ravel()))
     return pa.ListArray.from_arrays(pa.array(outer), inner)
-
-
-def sequences_to_table(
-    sequences: Sequence[PackedSequence],
-    language: str,
-    masks: Sequence[list[tuple[Any, Any]]],
-    rows: int,
-    *,
-    length: int = 65_535,
-    vocabulary: str = "",
-) -> pa.Table:
-    """The same for single sequences; masks[i] holds one pair (positions, ids) a view.
-
-    Raises:
-        ValueError: an id is not below `rows`.
-    """
-    views = [
-        _masks([of_sequence[view] for of_sequence in masks])
-        for view in range(len(masks[0]) if masks else 0)
-    ]
-    stored = PackedFormat(rows, "stream", length, vocabulary)
-    return packed_to_table(to_packed(sequences), language, views, stored)
-
-
-def _masks(pairs: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> Masks:
-    return Masks(
-        np.concatenate([positions for positions, _ in pairs]).astype(np.uint16),
-        np.concatenate([ids for _, ids in pairs]).astype(np.uint32),
-        offsets_of([len(positions) for positions, _ in pairs]),
-    )

@@ -7,16 +7,11 @@ from collections.abc import Iterable
 from functools import cache
 
 import pyarrow as pa
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import pre_tokenizers
 
-from pipelines.core.wordpiece import MAX_WORD_CHARACTERS
+from pipelines.core.wordpiece import MAX_WORD_CHARACTERS, bert_normalizer
 
-
-@cache
-def _normalizer(lowercase: bool) -> normalizers.BertNormalizer:
-    return normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=lowercase, lowercase=lowercase
-    )
+_normalizer = cache(bert_normalizer)
 
 
 def bert_words(text: str, lowercase: bool) -> list[str]:

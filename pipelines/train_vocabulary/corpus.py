@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from pipelines.core.attempt import Attempt
 from pipelines.core.config import ConfigError
-from pipelines.core.manifest import read_json
+from pipelines.core.manifest import Output, read_json
+from pipelines.core.shards import Unit
 from pipelines.core.store import Store
 from pipelines.train_vocabulary.count_job import LowestLines
 from pipelines.train_vocabulary.merge import read_plan
@@ -35,15 +36,16 @@ class Corpus:
         return {language: counts.total() for language, counts in self.characters.items()}
 
 
-def read_corpus(config: Mapping[str, Any], attempt: Attempt) -> Corpus:
+def read_corpus(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> Corpus:
     """Read the tables of characters and the balance.
 
     Languages of the balance that have no words left are noted and counted.
 
     Raises:
         ConfigError: no language has any.
+        DamagedObject: the plan's or a table's bytes are not those that were written.
     """
-    plan = read_plan(attempt.store, config["plan"])
+    plan = read_plan(attempt.store, unit.input(config["plan"]))
     tables = (attempt.store.read_table(key) for key in config["characters"])
     found = characters_by_language(tables, plan.languages)
     q = config["shares"]
@@ -67,8 +69,12 @@ def read_corpus(config: Mapping[str, Any], attempt: Attempt) -> Corpus:
     )
 
 
-def shares_of(store: Store, balance: str) -> tuple[dict[str, float], float]:
-    """q_i of the vocabulary's sample by language, and the cap on repeats, from a balance table."""
+def shares_of(store: Store, balance: Output) -> tuple[dict[str, float], float]:
+    """q_i of the vocabulary's sample by language, and the cap on repeats, from a balance table.
+
+    Raises:
+        DamagedObject: the table's bytes are not those that were written.
+    """
     table = read_json(store, balance)
     rows = table["vocabulary"]["rows"]
     return {row["language"]: float(row["q"]) for row in rows}, float(table["max_repeats"])

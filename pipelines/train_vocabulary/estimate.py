@@ -7,6 +7,7 @@ them with the peak of a process that trains.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -62,7 +63,7 @@ class Estimate:
         what = "of sample" if self.method == "lines" else "in distinct words"
         return (
             f"training the vocabulary on {self.characters:,} characters {what} needs about "
-            f"{self.memory_bytes / GB:.1f} GB of memory and {duration(self.seconds)}"
+            f"{gigabytes(self.memory_bytes)} of memory and {duration(self.seconds)}"
         )
 
 
@@ -125,8 +126,23 @@ def check_memory(
     value = round_down(value)
     cure = f"set vocabulary.{setting} = {value} or less, or " if value else ""
     raise ConfigError(
-        f"vocabulary: {found.text}; {whose} is {limit_bytes / GB:.1f} GB; {cure}give it more memory"
+        f"vocabulary: {found.text}; {whose} is {gigabytes(limit_bytes)}; {cure}give it more memory"
     )
+
+
+def check_least_memory(section: VocabularySection) -> None:
+    """Refuse a limit that no text, however small, could be trained in.
+
+    Raises:
+        ConfigError: vocabulary.max_memory_gb is below what the trainer needs without any text.
+    """
+    limit, least = section.max_memory_gb, fixed_bytes(section)
+    if limit is not None and limit * GB < least:
+        raise ConfigError(
+            f"vocabulary.max_memory_gb = {limit:g}: training {section.size:,} pieces needs "
+            f"{gigabytes(least)} of memory before any text is counted, and the limit is "
+            f"{gigabytes(limit * GB)}; set it above {math.ceil(least / GB * 10) / 10:g}"
+        )
 
 
 def round_down(value: int) -> int:
@@ -164,6 +180,12 @@ def available_memory(cgroups: Path = Path("/sys/fs/cgroup")) -> float:
         files = [int(line.split()[1]) for line in lines if line.startswith("inactive_file ")]
         free = min(free, float(max(most - now + sum(files), 0)))
     return free
+
+
+def gigabytes(count: float) -> str:
+    """Bytes in 10^9 bytes, with as many decimals as a small number needs."""
+    number = count / GB
+    return f"{number:.1f} GB" if number >= 0.1 or not number else f"{number:.2g} GB"
 
 
 def duration(seconds: float) -> str:

@@ -60,7 +60,7 @@ def make_vocabulary(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> 
         {**config["vocabulary"], "max_memory_gb": unit.arguments["max_memory_gb"]}
     )
     other = compared(section)
-    corpus = read_corpus(config, attempt)
+    corpus = read_corpus(unit, config, attempt)
     required = required_characters(corpus.characters, section.character_coverage)
     if section.kind == "unigram" and section.train_on == "lines":
         trained = from_lines(section, config, corpus, required, attempt)
@@ -102,9 +102,11 @@ def compared(section: VocabularySection) -> Vocabulary | None:
     try:
         return Vocabulary(Path(section.compare_with).read_bytes())
     except (OSError, RuntimeError, ValueError) as error:
+        # What the library says of other files names its own source code alone.
+        why = "it is another file" if isinstance(error, RuntimeError) else error
         raise ConfigError(
             f"vocabulary.compare_with = {section.compare_with!r}: need a SentencePiece model with "
-            f"the ids unk 0, bos 1, eos 2, on the machine that trains: {error}"
+            f"the ids unk 0, bos 1, eos 2, on the machines that check and train: {why}"
         ) from error
 
 

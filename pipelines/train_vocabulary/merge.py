@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pipelines.core.attempt import Attempt
 from pipelines.core.config import Config
-from pipelines.core.manifest import FileRef, Output
+from pipelines.core.manifest import FileRef, Output, read_json
 from pipelines.core.shards import Unit
 from pipelines.core.store import Store, local_file, parquet_writer
 from pipelines.train_vocabulary.word_tables import (
@@ -81,9 +81,13 @@ def plan_of(outputs: Sequence[Output]) -> WordPlan:
     return WordPlan(files=sorted(files, key=lambda file: (file.language, file.ref.path)))
 
 
-def read_plan(store: Store, key: str) -> WordPlan:
-    """Read a plan back."""
-    return WordPlan.model_validate_json(store.read_bytes(key))
+def read_plan(store: Store, ref: FileRef) -> WordPlan:
+    """Read a plan back.
+
+    Raises:
+        DamagedObject: its bytes are not those that were written.
+    """
+    return WordPlan.model_validate(read_json(store, ref))
 
 
 def write_plan(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
@@ -108,7 +112,7 @@ def merge_range(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None
     """Sum the words of one range of hashes over all files, language by language."""
     low, high = unit.arguments["low"], unit.arguments["high"]
     assert 0 <= low < high <= HASHES
-    plan = read_plan(attempt.store, unit.inputs[0].path)
+    plan = read_plan(attempt.store, unit.inputs[0])
     files: dict[str, list[str]] = defaultdict(list)
     for file in plan.files:
         files[file.language].append(file.ref.path)

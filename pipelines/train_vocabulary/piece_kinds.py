@@ -14,9 +14,10 @@ from fontTools.unicodedata import script as script_of_character
 from fontTools.unicodedata import script_name
 
 from pipelines.core.vocabulary import BOS_ID, FIRST_PIECE_ID
+from pipelines.core.words import BLANK_SIGN
 
-WORD_MARK, CONTINUED = "▁", "##"
-"""How SentencePiece marks a piece that begins a word, and WordPiece one that does not."""
+CONTINUED = "##"
+"""How WordPiece marks a piece that does not begin a word."""
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 """A piece that stands for one byte (byte fallback of SentencePiece)."""
 REPEATED = re.compile(r"(.)\1{3}", re.DOTALL)
@@ -53,14 +54,14 @@ class Pieces(Protocol):
 
 
 def word_mark(vocabulary: Pieces) -> str:
-    """How the vocabulary marks words: WORD_MARK or CONTINUED."""
-    return CONTINUED if vocabulary.token(BOS_ID) == "[CLS]" else WORD_MARK
+    """How the vocabulary marks words: BLANK_SIGN or CONTINUED."""
+    return CONTINUED if vocabulary.token(BOS_ID) == "[CLS]" else BLANK_SIGN
 
 
 def body_of(token: str, mark: str) -> str:
     """The text of a piece, without the mark of a word's beginning or continuation."""
-    if mark == WORD_MARK:
-        return token.replace(WORD_MARK, "")
+    if mark == BLANK_SIGN:
+        return token.replace(BLANK_SIGN, "")
     return token.removeprefix(mark) if len(token) > len(mark) else token
 
 
@@ -151,6 +152,6 @@ def pieces_report(
 
 
 def _begins_word(token: str, mark: str) -> bool:
-    if mark == WORD_MARK:
+    if mark == BLANK_SIGN:
         return token.startswith(mark)
     return not (token.startswith(mark) and len(token) > len(mark))

@@ -23,7 +23,7 @@ from pipelines.core.shards import Step, Unit
 from pipelines.core.stages import StageRun
 from pipelines.train_vocabulary.corpus import shares_of
 from pipelines.train_vocabulary.count_job import count_file, count_settings
-from pipelines.train_vocabulary.make import make_vocabulary
+from pipelines.train_vocabulary.make import compared, make_vocabulary
 from pipelines.train_vocabulary.merge import (
     ROWS_AT_ONCE,
     merge_range,
@@ -57,9 +57,11 @@ def train_vocabulary(
         The record of the last step; see `make_vocabulary` for its outputs.
 
     Raises:
+        ConfigError: what vocabulary.compare_with names is no SentencePiece model.
         StageFailed: units failed; they are named.
     """
-    shares, max_repeats = shares_of(stage.store, balance.path)
+    compared(config.vocabulary)  # before hours of counting, not after them
+    shares, max_repeats = shares_of(stage.store, balance)
     files = sorted(
         (output for output in unique if output.labels["language"] in shares),
         key=lambda output: output.path,

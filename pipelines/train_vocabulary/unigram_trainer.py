@@ -22,6 +22,7 @@ from pipelines.core.config import ConfigError
 from pipelines.core.normalizers import normalizer_spec
 from pipelines.core.store import local_file
 from pipelines.core.unigram import MAX_LINE_BYTES
+from pipelines.core.vocabulary import MASK_TOKEN, SPECIAL_TOKENS
 from pipelines.train_vocabulary.quantise import quantise_scores
 from pipelines.train_vocabulary.seeds import find_seeds
 from pipelines.train_vocabulary.substrings import MAX_PIECE_CHARACTERS
@@ -36,6 +37,10 @@ MORE_SEEDS = 4
 """Times as many are taken where they do not support the size, until there are no others."""
 CHARACTERS = 1 << 21
 """Room for single characters, which the trainer adds to the seeds itself."""
+NAMES = "".join(sorted({*"".join(SPECIAL_TOKENS), *MASK_TOKEN}))
+"""Characters in the names of special tokens. With byte fallback each must be a piece, or the fast
+tokenizer could not tell a name from the same text (core/tokenizer_file.py)."""
+BYTES, CONTROL_PIECES = 256, 3
 SUB_ITERATIONS = 1
 """Rounds of EM before each pruning. SentencePiece: 2; from weighted seeds one is as good."""
 
@@ -50,7 +55,8 @@ def train_on_words(
 
     Args:
         words: see word_counts.py; weighted counts, at least 1.
-        required_characters: get a piece of their own, however rare.
+        required_characters: get a piece of their own, however rare. With section.byte_fallback
+            those in the names of special tokens are added.
 
     Returns:
         A SentencePiece model with the rules of section.normalization and quantised scores.
@@ -109,11 +115,13 @@ def _write_pairs(path: Path, words: WordCounts) -> None:
     """Lines of word, tab, count."""
     lines = pc.binary_join_element_wise(words["word"], words["count"].cast(pa.string()), "\t")
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\n".join(lines.to_pylist()) + "\n")
+        file.writelines(f"{line}\n" for line in lines.to_pylist())
 
 
 def _train(section: VocabularySection, required_characters: str, **given: Any) -> bytes:
     """Call the trainer; model with the section's rules, quantised scores and no names of files."""
+    if section.byte_fallback:
+        required_characters = "".join(sorted({*required_characters, *NAMES}))
     with local_file() as prefix:
         try:
             spm.SentencePieceTrainer.train(
@@ -145,7 +153,7 @@ def _train(section: VocabularySection, required_characters: str, **given: Any) -
 def _explained(error: RuntimeError, section: VocabularySection) -> Exception:
     """Turn the trainer's message about sizes into one about the setting."""
     text = str(error)
-    if "!sentences_.empty()" in text:
+    if "!sentences_.empty()" in text or "(all_chars_count) > (0)" in text:
         return ConfigError(NO_TEXT)
     high = re.search(r"Vocabulary size too high.*?<= *(\d+)", text, re.DOTALL)
     low = re.search(r"smaller than required_chars\.? *(\d+) vs (\d+)", text)
@@ -155,9 +163,12 @@ def _explained(error: RuntimeError, section: VocabularySection) -> Exception:
             f"{high.group(1)} pieces; set vocabulary.size to that or less"
         )
     if low:
+        needed = int(low.group(2))
+        others = CONTROL_PIECES + (BYTES if section.byte_fallback else 0)
+        bytes_too = f"{BYTES} bytes and " if section.byte_fallback else ""
         return ConfigError(
-            f"vocabulary.size = {section.size}: the text has {low.group(2)} characters "
-            f"at character_coverage {section.character_coverage}, and each needs a "
-            f"piece; set vocabulary.size well above {low.group(2)}"
+            f"vocabulary.size = {section.size}: the text has {needed - others} characters at "
+            f"character_coverage {section.character_coverage}, and each needs a piece, beside "
+            f"{bytes_too}{CONTROL_PIECES} control pieces; set vocabulary.size well above {needed}"
         )
     return error

@@ -11,7 +11,7 @@ import pyarrow as pa
 import sentencepiece as spm
 from sentencepiece import sentencepiece_model_pb2
 
-from pipelines.core.vocabulary import UNK_ID, Vocabulary
+from pipelines.core.vocabulary import Vocabulary, to_xlmr
 from pipelines.core.wordpiece import WordPieceVocabulary
 
 BATCH = 1 << 16
@@ -56,7 +56,7 @@ def _unigram_encoder(
         encoded = processor.encode(words, out_type=int, num_threads=1)
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         own = np.fromiter(chain.from_iterable(encoded), np.uint32, int(lengths.sum()))
-        return np.where(own == 0, np.uint32(UNK_ID), own + np.uint32(1)), lengths
+        return to_xlmr(own), lengths
 
     return encode
 

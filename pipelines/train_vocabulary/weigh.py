@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.core.hashing import stable_uint64
-from pipelines.train_vocabulary.word_tables import splitmix, starts_of
+from pipelines.core.hashing import finalise64, stable_uint64
+from pipelines.train_vocabulary.word_tables import starts_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -68,7 +68,7 @@ def weigh(table: pa.Table, weight: Floats, seed: int) -> Weighed:
     words = table["word"].combine_chunks().take(pa.array(starts))
     exact = np.add.reduceat(weight[languages] * counts, starts)
     salt = np.uint64(stable_uint64(seed, "vocabulary", "weigh"))
-    drawn = splitmix(table["hash"].to_numpy()[starts] ^ salt) / 2.0**64
+    drawn = finalise64(table["hash"].to_numpy()[starts] ^ salt) / 2.0**64
     whole = np.floor(exact)
     lengths = pc.utf8_length(table["word"]).to_numpy().astype(np.int64)
     return Weighed(

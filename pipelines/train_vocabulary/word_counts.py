@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fontTools.unicodedata import script as script_of_character
 
-WORD_START = "▁"
-"""Begins a span that begins a word (SentencePiece's mark for a blank)."""
+from pipelines.core.words import BLANK_SIGN
+
 MAX_SPAN_CHARACTERS = 32
 """Longer spans are cut: a piece has at most 16 characters, and unspaced text has long spans."""
 BATCH_CHARACTERS = 1 << 16
@@ -32,7 +32,7 @@ WordCounts: TypeAlias = pa.Table
 
 _ANY, _INHERITED = 0, 1
 _FIXED_CODES = {"Zinh": _INHERITED, "Hira": 2, "Kana": 2, "Hani": 2, "Zyyy": 3}
-_START = ord(WORD_START)
+_START = ord(BLANK_SIGN)
 _LONG_SOUND_MARK = 0x30FC
 
 
@@ -58,7 +58,7 @@ def count_words(texts: Iterable[str], normalizer: Normalizer) -> WordCounts:
     words: Counter[str] = Counter()
     for lines in _batches(texts):
         # A blank for the end of a line: not every rule makes one of it.
-        words.update(normalizer.normalize(" ".join(lines)).split(WORD_START))
+        words.update(normalizer.normalize(" ".join(lines)).split(BLANK_SIGN))
     return split_spans(words_table(words))
 
 
@@ -79,7 +79,7 @@ def words_table(words: Counter[str]) -> WordCounts:
     """A table of whole words, each given without its "▁"; the empty word is left out."""
     words.pop("", None)
     table = pa.table([list(words), list(words.values())], schema=WORD_COUNTS)
-    marked = pc.binary_join_element_wise(WORD_START, table["word"], "")
+    marked = pc.binary_join_element_wise(BLANK_SIGN, table["word"], "")
     return table.set_column(0, WORD_COUNTS.field(0), marked)
 
 

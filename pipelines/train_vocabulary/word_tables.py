@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipelines.core.hashing import finalise64
 from pipelines.core.store import Store, damage_named, parquet_writer
 
 HASHES = 2**64
@@ -63,7 +64,7 @@ def _hashes(words: pa.Array) -> Hashes:
     np.cumsum((codes + np.uint64(1)) * _powers(_BASE, size)[1:], out=sums[1:])
     starts, ends = offsets[:-1] - first, offsets[1:] - first
     # The prefix sums give B^start times what the word alone would have.
-    return splitmix((sums[ends] - sums[starts]) * _powers(_INVERSE, size)[starts])
+    return finalise64((sums[ends] - sums[starts]) * _powers(_INVERSE, size)[starts])
 
 
 def _powers(base: np.uint64, most: int) -> Hashes:
@@ -71,13 +72,6 @@ def _powers(base: np.uint64, most: int) -> Hashes:
     powers = np.full(most + 1, base, dtype=np.uint64)
     powers[0] = 1
     return np.cumprod(powers, dtype=np.uint64)
-
-
-def splitmix(values: Hashes) -> Hashes:
-    """SplitMix64's finaliser (Steele, Lea and Flood 2014): one bit of input changes half of all."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 def hashed(counts: pa.Table) -> pa.Table:

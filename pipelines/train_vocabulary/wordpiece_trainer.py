@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from pipelines.config import VocabularySection
 from pipelines.core.config import ConfigError
+from pipelines.core.hashing import finalise64
 from pipelines.core.vocabulary import FIRST_PIECE_ID
 from pipelines.core.wordpiece import (
     WORDPIECE_MASK_TOKEN,
@@ -24,7 +25,7 @@ from pipelines.core.wordpiece import (
     WordPieceVocabulary,
     wordpiece_tokenizer,
 )
-from pipelines.train_vocabulary.word_tables import splitmix, word_hashes
+from pipelines.train_vocabulary.word_tables import word_hashes
 
 SPECIAL_PIECES = len(WORDPIECE_SPECIAL_TOKENS) + 1
 CONTINUING = "##"
@@ -100,7 +101,7 @@ def scaled(words: pa.Table, most: int = MOST_OCCURRENCES) -> npt.NDArray[np.int6
     if total <= most:
         return counts
     exact = counts * (most / total)
-    drawn = splitmix(word_hashes(words["word"].combine_chunks())) / 2.0**64
+    drawn = finalise64(word_hashes(words["word"].combine_chunks())) / 2.0**64
     whole = np.floor(exact)
     return np.asarray(whole + (drawn < exact - whole), dtype=np.int64)
 

@@ -30,6 +30,7 @@ from pipelines.deduplicate.groups import find_groups
 from pipelines.deduplicate.minhash import detection_probability
 from pipelines.deduplicate.stage import Steps
 from tests.benchmarks.machine import Skipped, bench_python, on_one_core
+from tests.peak_memory import peak_megabytes
 from tests.pipelines.deduplicate.corpus import (
     config,
     document,
@@ -124,15 +125,6 @@ def write_shard(store: Store, shard: int) -> None:
         tables.write(f"en/part-{shard:016x}", documents_to_table(documents))
 
 
-def peak_mb() -> float:
-    """Largest memory of this process since it was executed.
-
-    `ru_maxrss` would also know the peak of the process that started this one.
-    """
-    [line] = [x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x]
-    return int(line.split()[1]) * 1024 / 1e6
-
-
 def worker(job: str, folder: str) -> dict[str, Any]:
     """Do one of JOBS in a process of its own on one core and read what it measured."""
     command = [sys.executable, "-m", "tests.benchmarks.deduplicate", job, folder]
@@ -165,7 +157,7 @@ def kept_files(store: Store) -> list[Output]:
 
 def do_stage(folder: str, **settings: Any) -> dict[str, Any]:
     """The whole stage, without Ray."""
-    store, imports = Store(folder), peak_mb()
+    store, imports = Store(folder), peak_megabytes()
     kept = kept_files(store)
     text_bytes = sum(
         len(text.encode())
@@ -183,7 +175,7 @@ def do_stage(folder: str, **settings: Any) -> dict[str, Any]:
         "cpu_seconds": round(cpu, 2),
         "mb_per_cpu_second": round(text_bytes / 1e6 / cpu, 2),
         "imports_mb": round(imports),
-        "peak_mb": round(peak_mb()),
+        "peak_mb": round(peak_megabytes()),
         "partitions": read_stage(store, "r", "deduplicate-groups").units,
         "near_duplicates": record.counters.get("dropped.near_duplicates", 0),
         "exact_duplicates": record.counters.get("dropped.duplicate_documents", 0),
@@ -192,7 +184,7 @@ def do_stage(folder: str, **settings: Any) -> dict[str, Any]:
 
 def do_groups_unit(folder: str) -> dict[str, Any]:
     """One unit of the groups step, after the stage was done."""
-    store, imports = Store(folder), peak_mb()
+    store, imports = Store(folder), peak_megabytes()
     [plan] = refs_of(read_stage(store, "r", "deduplicate-plan"), "plan")
     groups = read_stage(store, "r", "deduplicate-groups")
     step = Steps(config().deduplication).partitioned("groups", find_groups)
@@ -202,7 +194,7 @@ def do_groups_unit(folder: str) -> dict[str, Any]:
         raise RuntimeError(result.reason)
     return {
         "imports_mb": round(imports),
-        "peak_mb": round(peak_mb()),
+        "peak_mb": round(peak_megabytes()),
         "partitions": groups.units,
     }
 

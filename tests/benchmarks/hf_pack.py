@@ -32,7 +32,7 @@ def main() -> None:
 
     from pipelines.core.tokenizer_file import tokenizer_json
     from pipelines.core.vocabulary import Vocabulary
-    from tests.benchmarks.machine import peak_megabytes
+    from tests.peak_memory import peak_megabytes
 
     torch.set_num_threads(1)
     datasets.disable_progress_bars()

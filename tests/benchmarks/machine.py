@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -93,15 +92,3 @@ def bench_python() -> str:
 def on_one_core(command: list[str]) -> list[str]:
     """A command bound to one core, where the system can do that."""
     return ["taskset", "-c", "0", *command] if sys.platform == "linux" else command
-
-
-def peak_megabytes() -> float:
-    """Largest memory this process has held, in MB.
-
-    VmHWM: getrusage's figure begins with that of the process that started this one.
-    """
-    status = Path("/proc/self/status")
-    if status.is_file():
-        [line] = [row for row in status.read_text().splitlines() if row.startswith("VmHWM")]
-        return int(line.split()[1]) * 1024 / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000

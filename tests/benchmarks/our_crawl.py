@@ -18,7 +18,7 @@ from pipelines.core.stages import StageRun
 from pipelines.core.store import Store
 from pipelines.extract.stage import extract_step, extract_units
 from pipelines.sources import list_shards
-from tests.benchmarks.machine import peak_megabytes
+from tests.peak_memory import peak_megabytes
 
 
 def main() -> None:

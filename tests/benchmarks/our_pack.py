@@ -16,8 +16,8 @@ from pipelines.core.manifest import Output, total
 from pipelines.core.shards import do_unit
 from pipelines.core.store import Store
 from pipelines.pack_sequences import pack_step, pack_units
-from tests.benchmarks.machine import peak_megabytes
 from tests.benchmarks.pack_corpus import balance_of
+from tests.peak_memory import peak_megabytes
 
 
 def main() -> None:

@@ -125,7 +125,7 @@ def write_corpus(folder: Path, length: int, rows: int, tokens: int) -> tuple[Any
         "phases": [{"until": 1.0, "shares": SHARES}],
         "train": keys,
         "held_out": {},
-        "unigram": "unigram",
+        "unigram": {"path": "unigram"},
     }
     return store, job
 

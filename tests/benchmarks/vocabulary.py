@@ -32,7 +32,7 @@ from pipelines.train_vocabulary.word_counts import WordCounts, count_words, merg
 from tests.benchmarks.debian_text import text_file
 from tests.benchmarks.help_lines import help_lines
 from tests.benchmarks.help_pages import CACHE
-from tests.benchmarks.machine import peak_megabytes
+from tests.peak_memory import peak_megabytes
 
 SIZE = 250_000
 THREADS = 2

@@ -95,7 +95,7 @@ def packed(store: Store) -> dict[str, str]:
 
 def metrics(store: Store) -> dict:
     [output] = read_stage(store, RUN, "pretrain").outputs_of(part="metrics")
-    return read_json(store, output.path)
+    return read_json(store, output)
 
 
 @pytest.mark.ray

@@ -141,6 +141,8 @@ def build_run(store: Store, stages: tuple[str, ...] = EVERYTHING) -> None:
                                      "dropped.duplicate_documents": 800,
                                      "dropped_characters.nothing_new": 5500}},
         "pack": {"counters": {**each("tokens", 20), **each("sequences", 0.2),
+                              **each("row_tokens", 24), **each("slots", 25),
+                              **each("held_out_row_tokens", 2),
                               **each("held_out_tokens", 1), **each("held_out_sequences", 0.01)}},
         "export": {},
     }  # fmt: skip

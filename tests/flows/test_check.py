@@ -88,9 +88,13 @@ def test_what_training_will_need_is_said_and_drawn_lines_are_held_to_the_limit()
     ):
         training_note(lines.model_copy(update={"max_memory_gb": 16.0}), gigabytes, UNKNOWN)
     # Nobody knows yet how many words there are: at most one in twenty characters is new.
-    words = VocabularySection(max_memory_gb=0.1)
+    words = VocabularySection(max_memory_gb=0.5)
     note = training_note(words, [crawl_file("a", 10**7, "wet")], UNKNOWN)
     assert note is not None and "16,500,000 characters in distinct words" in note
+    assert "max_memory_gb is 0.5 GB, and the stage refuses what needs more" in note
+    enough = words.model_copy(update={"max_memory_gb": 2.0})  # 0.28 + 0.08 + 1.4 GB
+    note = training_note(enough, [crawl_file("a", 10**7, "wet")], UNKNOWN)
+    assert note is not None and note.endswith("at most")
     assert training_note(words, [crawl_file("b")], UNKNOWN) is None
     assert training_note(words, [], UNKNOWN) is None
 

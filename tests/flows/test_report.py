@@ -13,9 +13,9 @@ import pytest
 from flows.config import resolve, to_toml
 from flows.report.__main__ import build_report, main
 from flows.report.html import page
-from flows.report.plots import save_png
+from flows.report.plots import save_shares_png
 from flows.report.read import read_run
-from flows.report.totals import dropped, funnel, group_losses, size, verdict
+from flows.report.totals import funnel, group_losses, size, verdict
 from pipelines.core.config import ConfigError
 from pipelines.core.run_file import config_key
 from pipelines.core.shards import StageFailed
@@ -84,21 +84,6 @@ def test_what_a_stage_does_not_count_is_shown_as_such(tmp_path: Path) -> None:
     assert "<td>–</td>" in page(view)
 
 
-def test_everything_dropped_is_listed_once_and_bytes_are_no_records(store: Store) -> None:
-    rows = {(row.stage, row.reason): (row.count, row.counts_records)
-            for row in dropped(read_run(store, "r"))}  # fmt: skip
-
-    assert rows == {
-        ("extract", "too_short"): (5000, True),
-        ("extract", "not_text"): (31, True),
-        ("extract", "bytes_lost"): (812, False),
-        ("filter", "length"): (4000, True),
-        ("filter", "script"): (90, True),
-        ("deduplicate", "duplicate_documents"): (800, True),
-        ("deduplicate", "nothing_new (characters)"): (5500, False),
-    }
-
-
 def test_the_verdict_says_the_numbers_in_words(store: Store) -> None:
     text = " ".join(verdict(read_run(store, "r")))
 
@@ -122,7 +107,8 @@ def test_the_page_is_well_formed_and_escapes_what_a_run_says(store: Store) -> No
     tree = tree_of(text)
 
     assert "<script" not in text
-    assert tree.findtext("body/h1") == TITLE
+    assert tree.findtext("body/h1") == f"{TITLE}: run r"
+    assert tree.findtext("head/title") == f"{TITLE}: run r"
     assert "<broken gzip member>" in "".join(tree.itertext())
     assert len(list(tree.iter("{http://www.w3.org/2000/svg}svg"))) == 6
     ids = [found for node in tree.iter() if (found := node.get("id"))]
@@ -156,13 +142,15 @@ def test_every_language_is_in_the_page_though_the_picture_shows_the_largest(stor
 def test_the_same_run_gives_the_same_page_and_picture(store: Store, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from flows.report.html import page;"
-        "from flows.report.read import read_run; from flows.report.plots import save_png;"
+        "from flows.report.read import read_run; from flows.report.plots import save_shares_png;"
         "from pipelines.core.store import Store; view = read_run(Store(sys.argv[1]), 'r');"
-        "sys.stdout.write(page(view)); save_png(view, Path(sys.argv[2]))"
+        "sys.stdout.write(page(view)); save_shares_png(view.balance, Path(sys.argv[2]), 40)"
     )
     other = [sys.executable, "-c", code, store.url, str(tmp_path / "b.png")]
     there = subprocess.run(other, check=True, capture_output=True, encoding="utf-8").stdout
-    save_png(read_run(store, "r"), tmp_path / "a.png")
+    balance = read_run(store, "r").balance
+    assert balance is not None
+    save_shares_png(balance, tmp_path / "a.png", 40)
 
     assert there == page(read_run(store, "r"))
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
@@ -255,6 +243,14 @@ def test_a_second_run_says_reused_with_the_work_of_the_first(store: Store) -> No
     assert re.search(r"extract +1 +1 +reused \(under 1 s of work\)", printed(store, 80))
 
 
+def test_a_title_that_names_the_run_does_not_name_it_twice(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    config = "[run]\nname = 'r'\n\n[report]\ntitle = 'Run r of May'\n"
+    store.publish_bytes("runs/r/config.toml", config.encode())
+
+    assert tree_of(page(read_run(store, "r"))).findtext("body/h1") == "Run r of May"
+
+
 def test_sizes_are_in_powers_of_a_thousand() -> None:
     assert [size(n) for n in (0, 999, 1000, 12_345_678)] == ["0 B", "999 B", "1.00 kB", "12.3 MB"]
 
@@ -269,6 +265,13 @@ def test_a_run_without_a_task_waits_for_no_fine_tuning(tmp_path: Path) -> None:
     assert "finetune" not in view.unfinished
     assert "extract" in view.unfinished
     assert "Fine-tuning" not in page(view)
+    assert "Fine-tuning" not in printed(store, 80)
+
+
+def test_a_task_that_is_waited_for_is_said_to_be_unfinished(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    build_run(store, ("extract",))
+    assert re.search(r"Fine-tuning +not finished", printed(store, 80))
 
 
 def test_a_stage_that_reads_its_own_inner_steps_is_not_out_of_date(tmp_path: Path) -> None:

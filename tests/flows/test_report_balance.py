@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from matplotlib.text import Text
 
+from flows.report import plots
 from flows.report.html import page
 from flows.report.read import read_run
+from flows.report.tables import Balance
 from pipelines.core.store import Store
 from tests.flows.report_runs import balance_table, build_run, printed, stage
 
@@ -35,6 +39,46 @@ def test_phases_weights_and_the_vocabularys_share_are_told(tmp_path: Path) -> No
     )
     assert sw["weighted"] and sw["q"] == pytest.approx(0.002)
     assert "set by balance.weights: sw" in printed(store, 80)
+
+
+def test_a_cap_that_holds_in_some_phase_is_not_told_as_one_that_holds_always(
+    tmp_path: Path,
+) -> None:
+    store = Store(str(tmp_path))
+    build_run(store, ("extract",))
+    phases = [{"until": 0.5, "alpha": 1.0}, {"until": 1.0, "alpha": 0.3}]
+    table = balance_table(phases=phases)
+    stage(store, "balance", ({"part": "balance"}, table))
+    sw = next(row for row in table["rows"] if row["language"] == "sw")
+    assert sw["capped"] and sw["repeats"] == pytest.approx((1 + 8) / 2), "1 in the first phase"
+
+    words = "held at balance.max_repeats = 8 in at least one phase; the mean is shown"
+    assert words in printed(store, 80)
+    assert "sw" in printed(store, 80) and "4.50*" in printed(store, 80)
+    view = read_run(store, "r")
+    assert view.balance is not None
+    assert "q and repeats are means over the phases of training." in page(view)
+    assert "<th scope='col'>held at the cap in at least one phase</th>" in page(view)
+    labels = " ".join(_texts(view.balance))
+    assert "cap: 8 (hatched: held at it in at least one phase)" in labels
+    assert "mean over phases" in labels
+
+
+def test_with_one_alpha_the_cap_holds_as_it_says(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    build_run(store, ("extract", "balance"))
+    view = read_run(store, "r")
+    assert view.balance is not None
+
+    assert " * held at balance.max_repeats = 8\n" in re.sub(r" +\n", "\n", printed(store, 80))
+    assert "phase" not in " ".join(_texts(view.balance))
+    assert "The cap of 8 repeats holds back 4 of them;" in page(view)
+
+
+def _texts(balance: Balance) -> list[str]:
+    """All words of the picture of shares."""
+    found = plots._shares(balance, 40).findobj(Text)
+    return [text.get_text() for text in found if isinstance(text, Text)]
 
 
 def test_many_languages_left_out_are_counted_in_the_terminal_and_named_on_the_page(

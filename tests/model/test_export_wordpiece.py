@@ -103,12 +103,13 @@ def publish(unit: Unit, config: dict[str, str], attempt: Attempt) -> None:
     inputs = RunInputs(attempt.store, "tiny")
     read, [task_unit] = finetuning_units(inputs)
     [task] = inputs.config.finetuning
-    vocabulary = open_vocabulary(attempt.store, read["vocabulary_files"])
+    sha256 = inputs.vocabulary_sha256
+    vocabulary = open_vocabulary(attempt.store, read["vocabulary_files"], sha256)
     unique = inputs.stage("deduplicate").outputs_of(part="unique")
     examples = TASKS[task.kind].examples(task, attempt.store, unique, vocabulary, read["seed"])
     job = FinetuningJob(
         seed=read["seed"], length=read["length"], rows=read["rows"], encoder=read["encoder"],
-        task=task, labels=examples.labels, model=read["model"], examples="unused",
+        task=task, labels=examples.labels, model=task_unit.input(read["model"]), examples="unused",
     )  # fmt: skip
     state = build_classifier(job, attempt.store).state_dict()
     rows = examples.table["tokens"].slice(0, 4).to_pylist()

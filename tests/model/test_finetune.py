@@ -30,6 +30,7 @@ from model.tasks.classification import (
 )
 from pipelines.core.config import ConfigError
 from pipelines.core.hashing import digest
+from pipelines.core.manifest import FileRef
 from pipelines.core.store import Store
 
 from .tiny import build, tiny_config
@@ -194,7 +195,7 @@ def test_every_test_example_counts_once_at_any_number_of_workers(tmp_path: Path)
 def test_every_epoch_uses_each_example_once() -> None:
     job = FinetuningJob(
         seed=7, length=24, rows=50, encoder=EncoderSection(), task=TASK,
-        labels=["a", "b"], model="m", examples="e",
+        labels=["a", "b"], model=FileRef(path="m"), examples="e",
     )  # fmt: skip
     per_epoch = math.ceil(37 / TASK.examples_per_step)
     orders = []

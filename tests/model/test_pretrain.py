@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +229,28 @@ def test_training_learns_something(tiny: Store, tmp_path: Path) -> None:
         pretrain.mean_loss(found.training["evaluations"][i]["languages"]) for i in (0, -1)
     )
     assert last < pretrain.mean_loss(found.training["unigram"]) < first
+
+
+def test_the_record_tells_which_texts_were_used_once_more_often_and_never(
+    tiny: Store, tmp_path: Path
+) -> None:
+    """C21, counted here sample by sample."""
+    job = job_of(tiny)
+    found = run(tiny, job, f"{FOLDER}-usage", tmp_path)
+    data = TrainingData(job, tiny, tmp_path)
+    draws = job.pretraining.steps * job.pretraining.sequences_per_step
+    samples = map(data.plan.sample, range(draws))
+    used = Counter((sample.language, sample.row) for sample in samples)
+    assert sum(used.values()) == draws
+    for use in found.training["usage"]:
+        own = [n for (language, _), n in used.items() if language == use["language"]]
+        texts = data.train.counts[use["language"]]
+        assert use == {
+            "language": use["language"],
+            "texts": texts,
+            "draws": sum(own),
+            "once": own.count(1),
+            "repeated": sum(n > 1 for n in own),
+            "never": texts - len(own),
+        }
+    assert {use["language"] for use in found.training["usage"]} == set(data.train.counts)

@@ -62,7 +62,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 def metrics(store: Store) -> Any:
     [output] = read_stage(store, "tiny", "pretrain").outputs_of(part="metrics")
-    return read_json(store, output.path)
+    return read_json(store, output)
 
 
 def kill_a_training_worker() -> None:
@@ -99,10 +99,15 @@ def test_the_stages_run_and_a_killed_worker_changes_nothing(
         [row["loss"] for row in metrics(straight)["log"]]
     )
 
+    usage = metrics(killed)["usage"]
+    assert usage == metrics(straight)["usage"]
+    batch = tiny_config()["pretraining"]["sequences_per_step"]
+    assert sum(use["draws"] for use in usage) == 60 * batch
+
     finish(start("export", killed))
     finish(start("finetune", killed))
     [scores] = read_stage(killed, "tiny", "finetune").outputs_of(part="scores")
-    table = read_json(killed, scores.path)
+    table = read_json(killed, scores)
     judged = sum(row["count"] for row in table["test"]["per_language"].values())
     assert judged == table["counts"]["test"] > 0
     again = finish(start("finetune", killed))

@@ -71,7 +71,7 @@ def job_of(keys: dict[str, list[str]], **changes: Any) -> PretrainingJob:
         "phases": [{"until": 1.0, "shares": {"en": 0.5, "fi": 0.3, "sw": 0.2}}],
         "train": keys,
         "held_out": {"fi": keys["fi"]},
-        "unigram": "unigram",
+        "unigram": {"path": "unigram"},
         "vocabulary_sha256": VOCABULARY,
     }
     return PretrainingJob.model_validate(merge(tree, changes))

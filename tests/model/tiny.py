@@ -151,7 +151,7 @@ def build(store: Store, config: RunConfig) -> None:
     [balance] = record.outputs
     stage = StageRun(store, run, inline=True, quiet=True)
     vocabulary = train_vocabulary(stage, config, balance, unique.outputs).outputs
-    table = read_json(store, balance.path)
+    table = read_json(store, balance)
     run_step(
         pack_step(config, table, vocabulary),
         pack_units(table, vocabulary, unique.outputs),

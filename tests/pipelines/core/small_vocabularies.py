@@ -8,7 +8,7 @@ from functools import cache
 import sentencepiece as spm
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from pipelines.core.normalizers import normalize, normalizer_spec
+from pipelines.core.normalizers import normalizer_spec
 from pipelines.core.word_cache import SCORE_STEP
 
 LINES = [
@@ -55,6 +55,17 @@ SECOND_LINES = [
 ]
 """What tokenizers get wrong: marks, joiners, names of special tokens, the blank's own sign, control
 characters, emoji, very long words, characters without a piece."""
+
+
+def normalize(name: str, text: str) -> str:
+    """The text as a rule set writes it: blanks folded, none at its ends, words apart by blanks."""
+    return str(_normalizer(name).Normalize(text)).removeprefix("▁").replace("▁", " ")
+
+
+@cache
+def _normalizer(name: str) -> spm.SentencePieceNormalizer:
+    serialized = normalizer_spec(name).SerializeToString(deterministic=True)
+    return spm.SentencePieceNormalizer(normalizer_spec=serialized)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Masking over ten million tokens, by chi-square. Seeds are fixed: each run finds the same values.
+"""Masking over five million tokens, by chi-square. Seeds are fixed: each run finds the same values.
 
 Every p has to be above 1e-3, and is the same on every machine: the draws are integer arithmetic.
 """
@@ -15,7 +15,7 @@ from scipy.stats import chi2, chi2_contingency, chisquare, hypergeom, ttest_1sam
 
 from pipelines.core.masking import MaskingRule, UnigramSampler, mask_keys, mask_sequences
 
-SEQUENCES, LENGTH = 20_000, 512  # 10,240,000 tokens
+SEQUENCES, LENGTH = 10_000, 512  # 5,120,000 tokens
 ORDINARY = LENGTH - 2
 CHOSEN = round(0.15 * ORDINARY)
 ROWS, MASK = 30_002, 30_001

@@ -11,10 +11,10 @@ import sentencepiece as spm
 from pipelines.core.normalizers import (
     KEPT_BY_JOINERS,
     NORMALIZERS,
-    normalize,
     normalizer_spec,
     rules_of,
 )
+from tests.pipelines.core.small_vocabularies import normalize
 
 C24_DEFAULT = {
     "\u0d9a\u0dca\u200d\u0dc2": "\u0d9a\u0dca\u200d\u0dc2",

@@ -29,7 +29,7 @@ from tests.pipelines.core.small_vocabularies import LINES, SECOND_LINES, plain_i
 from tests.pipelines.core.test_word_cache import TEXT
 from tests.pipelines.core.test_wordpiece import small_wordpiece
 
-STRIDE = 11
+STRIDE = 23
 
 
 def load(folder: Path, vocabulary: Vocabulary | WordPieceVocabulary, **more: Any) -> Any:
@@ -59,8 +59,8 @@ def ids_with_masks(model: bytes, lines: list[str]) -> list[list[int]]:
     return found
 
 
-def text_ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    return list(tokenizer.encode(text, add_special_tokens=False).ids)
+def texts_ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
+    return [list(e.ids) for e in tokenizer.encode_batch(texts, add_special_tokens=False)]
 
 
 @pytest.mark.parametrize("normalization", NORMALIZERS)
@@ -92,12 +92,14 @@ def test_any_text(normalization: str) -> None:
     tokenizer = Tokenizer.from_str(tokenizer_json(Vocabulary(model)))
     tokenizer.encode_special_tokens = True
 
-    @settings(max_examples=300, deadline=None)
-    @given(text=TEXT)
-    def check(text: str) -> None:
-        line = without_surrogates(text)
-        wanted = ids_with_masks(model, [line]) if "<mask>" in line else plain_ids(model, [line])
-        assert text_ids(tokenizer, line) == wanted[0]
+    @settings(max_examples=60, deadline=None)
+    @given(texts=st.lists(TEXT, max_size=16))
+    def check(texts: list[str]) -> None:
+        lines = [without_surrogates(text) for text in texts]
+        wanted = plain_ids(model, lines)
+        if any("<mask>" in line for line in lines):
+            wanted = ids_with_masks(model, lines)
+        assert texts_ids(tokenizer, lines) == wanted
 
     check()
 
@@ -109,14 +111,16 @@ def test_masks_in_any_text(leave_out: str) -> None:
     tokenizer = Tokenizer.from_str(tokenizer_json(Vocabulary(model)))
     tokenizer.encode_special_tokens = True
 
-    @settings(max_examples=200, deadline=None)
-    @given(
-        texts=st.lists(TEXT, min_size=2, max_size=4), mask=st.sampled_from(["<mask>", " <mask> "])
+    masked = st.tuples(
+        st.lists(TEXT, min_size=2, max_size=4), st.sampled_from(["<mask>", " <mask> "])
     )
-    def check(texts: list[str], mask: str) -> None:
+
+    @settings(max_examples=40, deadline=None)
+    @given(parts=st.lists(masked, max_size=8))
+    def check(parts: list[tuple[list[str], str]]) -> None:
         # The sign of the blank itself is no blank that a mask could take.
-        line = without_surrogates(mask.join(texts)).replace("\u2581", "")
-        assert text_ids(tokenizer, line) == ids_with_masks(model, [line])[0]
+        lines = [without_surrogates(m.join(texts)).replace("\u2581", "") for texts, m in parts]
+        assert texts_ids(tokenizer, lines) == ids_with_masks(model, lines)
 
     check()
 

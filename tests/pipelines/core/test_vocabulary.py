@@ -179,11 +179,11 @@ def test_a_vocabulary_is_opened_by_the_parts_there_are(store: Store) -> None:
     store.publish_bytes("v/spm.model", small_model())
     store.publish_bytes("v/tokenizer.json", pieces.to_str().encode())
     both = {"spm.model": "v/spm.model", "tokenizer.json": "v/tokenizer.json"}
-    assert isinstance(open_vocabulary(store, both), Vocabulary)
+    assert isinstance(open_vocabulary(store, both, None), Vocabulary)
     del both["spm.model"]
-    assert isinstance(open_vocabulary(store, both), WordPieceVocabulary)
+    assert isinstance(open_vocabulary(store, both, None), WordPieceVocabulary)
     with pytest.raises(ValueError, match=r"here are \['report'\]"):
-        open_vocabulary(store, {"report": "v/report.json"})
+        open_vocabulary(store, {"report": "v/report.json"}, None)
 
 
 def test_b4_known_answers_of_xlmr(shared_data: Path) -> None:

@@ -47,8 +47,8 @@ def never_learning(normalization: str, byte_fallback: bool) -> Vocabulary:
 
 @pytest.mark.parametrize("normalization", NORMALIZERS)
 @pytest.mark.parametrize("byte_fallback", [False, True])
-@settings(max_examples=250, deadline=None)
-@given(texts=st.lists(TEXT, max_size=4))
+@settings(max_examples=60, deadline=None)
+@given(texts=st.lists(TEXT, max_size=16))
 def test_any_text(normalization: str, byte_fallback: bool, texts: list[str]) -> None:
     texts = [text.replace("\n", " ") for text in texts]  # a line each
     by_word, whole = vocabularies(normalization, byte_fallback)
@@ -94,7 +94,7 @@ def test_text_of_new_words_stops_being_learnt_and_known_text_is_still_looked_up(
         calls.append(lines)
         return [np.arange(len(line.split(" ")), dtype=np.uint32).tobytes() for line in lines]
 
-    cutting = Cutting(200, np.ones(10_000, dtype=np.bool_), re.compile(word_cache.BLANK))
+    cutting = Cutting(200, np.ones(10_000, dtype=np.bool_), re.compile(word_cache.BLANK_SIGN))
     words = WordCache(encode_lines, cutting=cutting)  # type: ignore[arg-type]
     known = " ".join(f"known{i}" for i in range(2_000))
     words.encode([known])

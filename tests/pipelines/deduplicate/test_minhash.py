@@ -180,3 +180,22 @@ def test_the_detection_curve_is_told(store: Store) -> None:
     assert "14 bands x 8 rows" in notes[0]
     assert "0.75: 0.7716, 0.80: 0.9235" in notes[0]
     assert notes[1].startswith("0 of 1 documents")
+
+
+def test_keys_are_those_that_earlier_snapshots_are_stored_with() -> None:
+    shingles, _ = shingle_hashes([["a", "b", "c"], ["ж", "人", "x"]], 2, WordHashes())
+    assert [hex(value) for value in shingles.tolist()] == [
+        "0xc1e9ec697cbc041c",
+        "0x5dfae57ec5290d8a",
+        "0x98ab2505499dffd9",
+        "0xdcf98d54710c9317",
+    ]
+    first, second = band_keys(np.arange(8, dtype=np.uint32).reshape(1, 8), 2)
+    assert [hex(value) for value in first[0].tolist()] == [
+        "0xec74daffb16585ea",
+        "0x8632de3ee0147d04",
+    ]
+    assert [hex(value) for value in second[0].tolist()] == [
+        "0x8259248d6c7dd796",
+        "0x6eb0be4f6e49b3d8",
+    ]

@@ -196,7 +196,7 @@ def test_scores_are_kept_as_histograms(store: Store, tmp_path: Path) -> None:
     rows = [f"{(GERMAN, RUSSIAN)[n % 2]} {n}" for n in range(300)]
     record = extract(local([write_rows(tmp_path / "rows.jsonl", rows)]), store)
     [scores] = record.outputs_of(part="scores")
-    histogram = read_json(store, scores.path)
+    histogram = read_json(store, scores)
     assert scores.rows is None
     for language in ("de", "ru"):
         documents = record.counters[f"documents/{language}"]

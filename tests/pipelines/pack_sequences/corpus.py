@@ -6,7 +6,7 @@ import io
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -101,7 +101,7 @@ class Corpus:
             self.unique,
             mix_languages=config.packing.mix_languages,
         )
-        record = stage.run(step, units, notes=pack_notes(config))
+        record = stage.run(step, units, notes=partial(pack_notes, config, self.balance))
         write_card(stage, config, step, record, model_part(self.vocabulary))
         return record
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from datasets import load_dataset
+from datasets import get_dataset_config_names, load_dataset
 
 from pipelines.core.manifest import read_stage
 from pipelines.core.store import Store
@@ -47,6 +48,37 @@ def test_the_card_is_read_by_datasets_one_configuration_a_language(
     assert restored >= masked > 50
 
 
+def test_without_a_name_datasets_reads_all_languages(corpus: Corpus, own_cache: str) -> None:
+    record = corpus.pack(packing={"mode": "pairs"})
+    folder = corpus.store.path("runs/packing/packed")
+    assert get_dataset_config_names(folder) == ["default", "en", "fi", "sw"]
+    loaded = load_dataset(folder, cache_dir=own_cache)
+    assert set(loaded) == {"train", "held_out"}
+    for split, part in (("train", "train"), ("held_out", "held-out")):
+        wanted = rows_of(corpus.store, record, part=part)
+        assert {row["language"] for row in wanted} == {"en", "fi", "sw"}
+        assert sorted(loaded[split]["sequence_id"]) == sorted(r["sequence_id"] for r in wanted)
+    counters = record.counters
+    tokens = sum(map(len, loaded["train"]["tokens"]))
+    assert tokens == sum(counters[f"row_tokens/{tag}"] for tag in ("en", "fi", "sw"))
+    text = corpus.store.read_bytes("runs/packing/packed/README.md").decode()
+    assert f" | {tokens:,} | " in text and "the text that a B from another document" in text
+
+
+def test_the_card_names_the_special_tokens_of_its_vocabulary(store: Store) -> None:
+    corpus = make_corpus(store, kind="wordpiece")
+    wanted = {
+        "stream": "the other, `[SEP]` between them",
+        "document": "each `[CLS] … [SEP]`;",
+        "pairs": "`[CLS] A [SEP] B [SEP]` for next",
+    }
+    for mode, words in wanted.items():
+        corpus.pack(packing={"mode": mode})
+        text = corpus.store.read_bytes("runs/packing/packed/README.md").decode()
+        assert words in text and "become `[MASK]`," in text
+        assert not re.search(r"</?\w+>", text)
+
+
 def test_files_open_by_themselves(corpus: Corpus, own_cache: str) -> None:
     record = corpus.pack()
     paths = [corpus.store.path(o.path) for o in record.outputs_of(part="train", language="no-one")]
@@ -70,10 +102,21 @@ def test_the_card_says_what_it_is_and_belongs_to_its_manifest(corpus: Corpus) ->
     maskable = sum(token > 3 for row in rows for token in row["tokens"])
     masked = sum(len(row["mask_positions"][0]) for row in rows) / maskable
     fill = counters["row_tokens/fi"] / counters["slots/fi"]
-    sizes = f"{counters['sequences/fi']} | {counters['tokens/fi']:,}"
-    held = counters["held_out_sequences/fi"]
-    wanted = f"| fi | {counters['documents/fi']} | {sizes} | {held} | {fill:.2%} | {masked:.2%} |"
+    in_rows = sum(len(row["tokens"]) for row in rows)
+    assert fill == in_rows / (48 * len(rows))
+    held = rows_of(corpus.store, record, part="held-out", language="fi")
+    held_tokens = sum(len(row["tokens"]) for row in held)
+    wanted = (
+        f"| fi | {counters['documents/fi']} | {counters['tokens/fi']:,} | {len(rows)} "
+        f"| {in_rows:,} | {fill:.2%} | {masked:.2%} | {len(held)} | {held_tokens:,} |"
+    )
     assert wanted in text
+    everything = [
+        sum(counters[f"{name}/{tag}"] for tag in ("en", "fi", "sw"))
+        for name in ("documents", "tokens", "sequences", "row_tokens")
+    ]
+    assert f"| all | {' | '.join(f'{count:,}' for count in everything)} |" in text
+    assert "slots, which are 48 for each sequence" in text
     card = read_stage(corpus.store, "packing", "pack-card")
     assert [output.path for output in card.outputs] == ["runs/packing/packed/README.md"]
     assert not [output for output in record.outputs if output.labels["part"] == "card"]

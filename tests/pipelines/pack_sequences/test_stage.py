@@ -16,7 +16,6 @@ import tomli_w
 
 from pipelines.core.held_out import is_held_out
 from pipelines.core.manifest import (
-    Output,
     StageRecord,
     read_manifests,
     read_stage,
@@ -24,13 +23,16 @@ from pipelines.core.manifest import (
     write_json,
 )
 from pipelines.core.masking import MaskingRule, UniformSampler, choose_and_replace
-from pipelines.core.records import check_packed
+from pipelines.core.records import Document, check_packed, documents_to_table
 from pipelines.core.run_file import config_key
+from pipelines.core.shards import Attempt
 from pipelines.core.store import Store
 from pipelines.core.vocabulary import BOS_ID, EOS_ID, UNK_ID, Vocabulary
 from pipelines.core.wordpiece import WordPieceVocabulary
 from pipelines.pack_sequences import encode
+from pipelines.pack_sequences.stage import held_out_of_file
 from pipelines.run_stage import run_stage
+from pipelines.train_vocabulary.count_job import held_out_of
 from tests.pipelines.pack_sequences.corpus import (
     DOCUMENTS,
     Corpus,
@@ -147,14 +149,37 @@ def test_held_out_documents_are_in_no_training_row(corpus: Corpus) -> None:
     assert not any(is_held_out(name, 0.1, 7) for name in by_part["train"])
 
 
-def test_a_file_whose_documents_would_all_be_held_out_keeps_them(corpus: Corpus) -> None:
-    corpus.balance["rows"] = [{"language": "sw", "documents": 1}]
-    record = corpus.pack(packing={"held_out_share": 0.49})
-    assert record.counters["held_out_documents/sw"] > 0
-    from pipelines.pack_sequences.stage import _held_out
+def test_a_file_whose_documents_would_all_be_held_out_keeps_one_to_train_on(
+    corpus: Corpus,
+) -> None:
+    """Counting takes the whole share, packing less of it: no document may be on both sides."""
+    share, seed = 0.4, 7
+    names = [name for name in map(str, range(200)) if is_held_out(name, share, seed)]
+    documents = [
+        Document(id=name, text="wa ki.", source="made", url="", shard="s", offset=0, language="sw")
+        for name in names
+    ]
+    attempt = Attempt(corpus.store, "corpus/unique/more", "unit")
+    attempt.write_table("sw/part", documents_to_table(documents), part="unique", language="sw")
+    counting = {"held_out_share": share, "seed": seed}
+    path = attempt.outputs[0].path
+    left_out = held_out_of(corpus.store, path, counting)
+    assert len(left_out) == len(names) - 1 > 50
+    for smaller in (0.05, 0.2, share):
+        packed = held_out_of_file(corpus.store, path, smaller, seed)
+        assert packed and packed <= left_out
 
-    [first, _] = [output.path for output in corpus.unique if "/sw/" in output.path]
-    assert _held_out(corpus.store, first, 1.0, 7) == []
+    corpus.balance["rows"] = [{"language": "sw", "documents": len(names)}]
+    corpus.unique = attempt.outputs
+    record = corpus.pack(packing={"held_out_share": share})
+    assert record.counters["documents/sw"] == 1
+    assert record.counters["held_out_documents/sw"] == len(left_out)
+    ids = {
+        name
+        for row in rows_of(corpus.store, record, part="held-out")
+        for name in row["document_ids"]
+    }
+    assert ids == left_out
 
 
 @pytest.mark.parametrize("unit", ["token", "word", "span"])
@@ -186,6 +211,33 @@ def test_stored_masks_are_those_of_the_pure_function(corpus: Corpus, unit: str) 
         assert masked[f"train/{language}"] == record.counters[f"masked_tokens/{language}"]
         held = record.counters[f"held_out_masked_tokens/{language}"]
         assert masked[f"held-out/{language}"] == held
+
+
+@pytest.mark.parametrize("mix_languages", [False, True])
+def test_languages_that_gave_no_row_of_training_are_named(
+    corpus: Corpus, mix_languages: bool
+) -> None:
+    blank = [
+        Document(id=f"b{n}", text=" ", source="made", url="", shard="s", offset=n, language="eo")
+        for n in range(3)
+    ]
+    attempt = Attempt(corpus.store, "corpus/unique/blank", "unit")
+    attempt.write_table("eo/part-0", documents_to_table(blank), part="unique", language="eo")
+    corpus.unique += attempt.outputs
+    rows = [*corpus.balance["rows"], {"language": "eo", "documents": 3}]
+    rows.append({"language": "yo", "documents": 5})  # no file of it is left
+    corpus.balance = {"rows": rows}
+    # No document is held out, so that the numbers are certain.
+    sizes = {"held_out_share": 1e-9, "mix_languages": mix_languages}
+
+    for record in (corpus.pack(packing=sizes), corpus.pack(packing=sizes)):  # done, and reused
+        assert record.notes[-1] == (
+            "in the balance, but without a row of training: eo (3 documents of training with 0 "
+            "tokens, 0 held out), yo (0 documents of training with 0 tokens, 0 held out)"
+        )
+        assert len(record.notes) == 1 + mix_languages
+        assert record.notes[0].startswith("packing.mix_languages: ") == mix_languages
+    assert record.reused == record.units
 
 
 def test_no_view_may_be_stored_and_phases_say_what_is(corpus: Corpus) -> None:
@@ -319,17 +371,19 @@ def test_how_text_is_cut_into_batches_changes_no_row(
     assert again.counters == wanted.counters
 
 
-def test_the_stage_as_its_driver_runs_it(corpus: Corpus) -> None:
+def test_the_stage_as_its_driver_runs_it(corpus: Corpus, tmp_path: Path) -> None:
     """Records of earlier stages in, the record and the card out."""
     store = corpus.store
     phases = [{"until": 1.0, "rate": 0.3}]
     tree = data_config(masking={"phases": phases}, packing={"mode": "document"})
     plain = tree.model_dump(mode="json", exclude_none=True)
     store.publish_bytes(config_key("packing"), tomli_w.dumps(plain).encode())
-    store.publish_bytes("balance.json", json.dumps(corpus.balance).encode())
-    table = Output(path="balance.json", bytes=1, sha256="", labels={"part": "balance"})
+    balance = Attempt(store, "balance", "unit")
+    table = tmp_path / "table.json"
+    table.write_text(json.dumps(corpus.balance))
+    balance.write_file("table.json", table, part="balance")
     for name, outputs in (
-        ("balance", [table]),
+        ("balance", balance.outputs),
         ("vocabulary", corpus.vocabulary),
         ("deduplicate", corpus.unique),
     ):

@@ -9,9 +9,10 @@ from pipelines.core.masking import Masks
 from pipelines.core.records import PackedFormat, check_packed, check_widths, sequence_schema
 from pipelines.core.shards import Attempt
 from pipelines.core.store import Store, local_file, write_parquet
-from pipelines.pack_sequences import PackedSequence, packed_to_table, sequences_to_table
+from pipelines.pack_sequences import packed_to_table
 from pipelines.pack_sequences.parts import parts_of
-from pipelines.pack_sequences.spans import offsets_of, to_packed
+from pipelines.pack_sequences.spans import offsets_of
+from tests.pipelines.pack_sequences.single import PackedSequence, sequences_to_table, to_packed
 
 SHA, OTHER = "ab" * 32, "cd" * 32
 

@@ -151,7 +151,7 @@ def run_stage(store: Store, **balance: Any) -> StageRecord:
 def test_the_stage_writes_the_table_and_says_who_is_left_out_or_capped(store: Store) -> None:
     record = run_stage(store)
     [output] = record.outputs_of(part="balance")
-    assert read_json(store, output.path) == table(
+    assert read_json(store, output) == table(
         {**SIZES, "zu": dict.fromkeys(SIZES["en"], 0)}, max_repeats=8
     )
     assert record.counters == {

@@ -25,7 +25,7 @@ TEXTS = {"en": texts_of("en", 60), "ru": texts_of("ru", 24), "ja": texts_of("ja"
 
 def merged_counts(store: Store) -> dict[tuple[str, str], int]:
     """(language, word) -> count, over all ranges of the merge."""
-    plan = read_stage(store, RUN, "vocabulary-plan").outputs[0].path
+    plan = read_stage(store, RUN, "vocabulary-plan").outputs[0].ref
     languages = read_plan(store, plan).languages
     found: dict[tuple[str, str], int] = {}
     for output in read_stage(store, RUN, "vocabulary-merge").outputs_of(part="merged"):
@@ -88,8 +88,10 @@ def test_layout_order_and_ranges_change_no_byte_of_the_vocabulary(tmp_path: obje
 @pytest.mark.ray
 def test_ray_workers_give_the_same_bytes(tmp_path: object, local_ray: None) -> None:
     here, there = Store(f"{tmp_path}/here"), Store(f"{tmp_path}/there")
-    inline = run(here, config(), TEXTS, 4, 40)
-    assert checksums(run(there, config(), TEXTS, 4, 40, inline=False)) == checksums(inline)
+    inline = run(here, config(), TEXTS, 2, 150)
+    assert checksums(run(there, config(), TEXTS, 2, 150, inline=False)) == checksums(inline)
+    assert read_stage(there, RUN, "vocabulary-words").units == 6
+    assert read_stage(there, RUN, "vocabulary-merge").units > 1
 
 
 def test_another_balance_counts_nothing_again_and_another_file_only_itself(store: Store) -> None:

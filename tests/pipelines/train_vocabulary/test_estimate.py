@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,38 +36,42 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 CHILD = """
-import json, resource, sys
+import json, sys
 from pathlib import Path
 import pyarrow as pa
 from pipelines.config import VocabularySection
 from pipelines.train_vocabulary import make
 from pipelines.train_vocabulary.wordpiece_trainer import train_wordpiece
+from tests.peak_memory import peak_megabytes
 
 section = VocabularySection.model_validate_json(sys.argv[1])
-path = Path(sys.argv[2])
-if section.train_on == "lines":
-    make.train_on_lines(path, section)
-else:
-    rows = [line.split("\\t") for line in path.read_text(encoding="utf-8").splitlines()]
-    words = pa.table({"word": [row[0] for row in rows], "count": [int(row[1]) for row in rows]})
-    del rows
-    if section.kind == "wordpiece":
-        train_wordpiece(words, section, "abcdefghijklmnopqrstuvwxyz")
+peaks = []
+for path in map(Path, sys.argv[2:]):
+    if section.train_on == "lines":
+        make.train_on_lines(path, section)
     else:
-        make.train_on_words(words, section)
-print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+        rows = [line.split("\\t") for line in path.read_text(encoding="utf-8").splitlines()]
+        words = pa.table({"word": [row[0] for row in rows], "count": [int(row[1]) for row in rows]})
+        del rows
+        if section.kind == "wordpiece":
+            train_wordpiece(words, section, "abcdefghijklmnopqrstuvwxyz")
+        else:
+            make.train_on_words(words, section)
+        del words
+    peaks.append(peak_megabytes() * 1e6)
+print(json.dumps(peaks))
 """
 
 
-def peak(settings: VocabularySection, path: Path) -> int:
-    """Peak memory of a process of its own that trains, in bytes."""
+def peaks(settings: VocabularySection, paths: Sequence[Path]) -> list[float]:
+    """Peak memory of a process of its own after each training, in bytes; the smallest first."""
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, settings.model_dump_json(), str(path)],
+        [sys.executable, "-c", CHILD, settings.model_dump_json(), *map(str, paths)],
         capture_output=True,
         text=True,
         check=True,
     )
-    return int(json.loads(done.stdout))
+    return [float(value) for value in json.loads(done.stdout)]
 
 
 def invented_words(count: int) -> list[str]:
@@ -79,27 +84,38 @@ def invented_words(count: int) -> list[str]:
     return rng.sample(sorted(found), count)
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("method", METHODS)
-def test_the_estimate_is_near_the_peak_of_a_process(tmp_path: Path, method: str) -> None:
-    settings, path = section(**METHODS[method]), tmp_path / "text"
-    words = invented_words({"lines": 20_000, "words": 150_000, "wordpiece": 200_000}[method])
+def written(path: Path, method: str, count: int) -> int:
+    """Write invented text of so many words, or lines; returns the characters that count."""
     if method == "lines":
-        rng = random.Random(5)
-        lines = [" ".join(rng.choices(words, k=12)) for _ in range(40_000)]
+        rng, words = random.Random(5), invented_words(10_000)
+        lines = [" ".join(rng.choices(words, k=12)) for _ in range(count)]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        characters = sum(map(len, lines))
-    else:
-        mark = "▁" if method == "words" else ""
-        pairs = [f"{mark}{word}\t{10**6 // (place + 1) + 1}" for place, word in enumerate(words)]
-        path.write_text("\n".join(pairs) + "\n", encoding="utf-8")
-        characters = sum(len(mark) + len(word) for word in words)
-    expected = estimate(settings, characters).memory_bytes
+        return sum(map(len, lines))
+    mark, words = "▁" if method == "words" else "", invented_words(count)
+    pairs = [f"{mark}{word}\t{10**6 // (place + 1) + 1}" for place, word in enumerate(words)]
+    path.write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    return sum(len(mark) + len(word) for word in words)
 
-    found = peak(settings, path)
-    assert 1 / 1.3 < found / expected < 1.3
-    # Without the part that grows with the text the estimate would be wrong.
-    assert found / estimate(settings, 0).memory_bytes > 1.3
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("method", "counts"),
+    [("lines", (4000, 12_000)), ("words", (25_000, 45_000)), ("wordpiece", (10_000, 30_000))],
+)
+def test_the_estimate_is_near_the_peak_of_a_process(
+    tmp_path: Path, method: str, counts: tuple[int, int]
+) -> None:
+    settings = section(**METHODS[method], size=4000)
+    paths = [tmp_path / str(count) for count in counts]
+    characters = [written(*each) for each in zip(paths, (method, method), counts, strict=True)]
+    few, many = (estimate(settings, number).memory_bytes for number in characters)
+
+    less, more = peaks(settings, paths)
+    assert 1 / 1.3 < less / few < 1.3
+    assert 1 / 1.3 < more / many < 1.3
+    # Memory grows with the text: the part that does not grow cannot hide it. It grows faster than
+    # the line for words, whose first 100,000 cost more than the next.
+    assert (more - less) / (many - few) > 1 / 2
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -130,7 +146,7 @@ def test_a_refusal_has_the_numbers_and_a_setting_that_fits() -> None:
         check_memory(words, 220_000_000, 20_000_000, 2e9, "the limit")
     fits = int(str(failure.value).split("max_words = ")[1].split()[0])
     assert check_memory(words, fits * 11, fits, 2e9, "the limit").memory_bytes <= 2e9
-    with pytest.raises(ConfigError, match=r"is 0\.0 GB; give it more memory"):
+    with pytest.raises(ConfigError, match=r"is 0\.001 GB; give it more memory"):
         check_memory(words, 1000, 100, 1e6, "the limit")
 
 

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import io
 import json
+import random
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +13,25 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Tokenizer
 
+from pipelines.core.config import ConfigError
 from pipelines.core.held_out import is_held_out
 from pipelines.core.manifest import StageRecord
-from pipelines.core.normalizers import normalize, normalizer_spec
+from pipelines.core.normalizers import normalizer_spec
 from pipelines.core.shards import StageFailed
+from pipelines.core.stages import StageRun
 from pipelines.core.store import Store
 from pipelines.core.vocabulary import Vocabulary
 from pipelines.core.wordpiece import WordPieceVocabulary
-from tests.pipelines.train_vocabulary.corpus import config, run, texts_of, words_of
+from pipelines.train_vocabulary import train_vocabulary
+from tests.pipelines.core.small_vocabularies import normalize
+from tests.pipelines.train_vocabulary.corpus import (
+    balance,
+    config,
+    run,
+    texts_of,
+    words_of,
+    write,
+)
 
 TEXTS = {"en": texts_of("en", 60), "ru": texts_of("ru", 24), "th": texts_of("th", 24)}
 BOTH = pytest.mark.parametrize("train_on", ["words", "lines"])
@@ -36,9 +50,23 @@ def vocabulary(store: Store, record: StageRecord) -> Vocabulary:
     return Vocabulary(read(store, record, "spm.model"))
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Store, StageRecord]]:
+    """The stage with default settings, for a way of training; run once for all tests."""
+
+    @cache
+    def run_once(train_on: str) -> tuple[Store, StageRecord]:
+        store = Store(str(tmp_path_factory.mktemp(train_on)))
+        return store, run(store, config(train_on=train_on), TEXTS)
+
+    return run_once
+
+
 @BOTH
-def test_a_vocabulary_and_all_its_files(store: Store, train_on: str) -> None:
-    record = run(store, config(train_on=train_on), TEXTS)
+def test_a_vocabulary_and_all_its_files(
+    trained: Callable[[str], tuple[Store, StageRecord]], train_on: str
+) -> None:
+    store, record = trained(train_on)
 
     found = vocabulary(store, record)
     tokenizer = Tokenizer.from_str(read(store, record, "tokenizer.json").decode())
@@ -55,11 +83,15 @@ def test_a_vocabulary_and_all_its_files(store: Store, train_on: str) -> None:
 ABCD, THAI = "abcd " * 400, "กขคง " * 400
 
 
-@BOTH
 @pytest.mark.parametrize(
-    "texts",
-    [{"en": [ABCD] * 3}, {"th": [THAI] * 3}, {"en": [ABCD] * 3, "th": [THAI] * 3}],
-    ids=["a", "b", "c"],
+    ("texts", "train_on"),
+    [
+        ({"en": [ABCD] * 3}, "lines"),
+        ({"th": [THAI] * 3}, "lines"),
+        ({"en": [ABCD] * 3, "th": [THAI] * 3}, "lines"),
+        ({"en": [ABCD] * 3, "th": [THAI] * 3}, "words"),
+    ],
+    ids=["a", "b", "c", "c-words"],
 )
 def test_c22_long_lines_of_any_script(
     store: Store, texts: dict[str, list[str]], train_on: str
@@ -82,8 +114,13 @@ def test_c22_long_lines_of_any_script(
             assert lines[language]["sample_lines"] > 0
 
 
-@BOTH
-@pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_joiners", "nfkc", "identity"])
+@pytest.mark.parametrize(
+    ("rule", "train_on"),
+    [
+        *((rule, "words") for rule in ("nmt_nfkc", "nmt_nfkc_joiners", "nfkc", "identity")),
+        ("nmt_nfkc_joiners", "lines"),
+    ],
+)
 def test_c24_one_normaliser_from_counting_to_the_exported_tokenizer(
     store: Store, rule: str, train_on: str
 ) -> None:
@@ -211,24 +248,40 @@ def test_sizes_that_the_text_does_not_support_are_refused_with_the_one_that_fits
 
 @BOTH
 def test_too_little_memory_is_refused_before_training_with_what_fits(
-    store: Store, train_on: str
+    store: Store, trained: Callable[[str], tuple[Store, StageRecord]], train_on: str
 ) -> None:
     setting = {"words": "max_words", "lines": "sample_characters"}[train_on]
-    with pytest.raises(StageFailed, match=r"max_memory_gb is 0\.[0-9] GB.*") as failure:
+    with pytest.raises(StageFailed, match=r"max_memory_gb is 0\.01 GB.*") as failure:
         run(store, config(train_on=train_on, max_memory_gb=0.01), TEXTS)
     assert "give it more memory" in str(failure.value) and setting not in str(failure.value)
     # The limit decides whether, not what: it is no part of the result's identity.
-    record = run(store, config(train_on=train_on, max_memory_gb=2.0), TEXTS)
-    again = run(store, config(train_on=train_on), TEXTS)
+    finished, record = trained(train_on)
+    again = run(finished, config(train_on=train_on, max_memory_gb=2.0), TEXTS)
     assert (record.binding_id, again.reused) == (again.binding_id, 1)
 
 
+@BOTH
+def test_byte_fallback_and_all_its_files(store: Store, train_on: str) -> None:
+    """No text holds all letters of `</s>` and `<mask>`; tokenizer.json needs a piece of each."""
+    record = run(store, config(byte_fallback=True, size=500, train_on=train_on), TEXTS)
+
+    found = vocabulary(store, record)
+    tokenizer = Tokenizer.from_str(read(store, record, "tokenizer.json").decode())
+    tokenizer.encode_special_tokens = True
+    for text in ("ab </s> cd", "<unk>", "a🦊b", *TEXTS["th"][0].split("\n")):
+        ids = found.encode(text).tolist()
+        assert 3 not in ids and tokenizer.encode(text).ids == [0, *ids, 2]
+        assert found.decode(ids) == text
+
+
 def test_words_above_the_limit_are_left_out_and_said_by_language(store: Store) -> None:
-    record = run(store, config(max_words=250, size=100), TEXTS)
+    rng = random.Random(0)
+    rare = "\n".join("".join(rng.choices("klmnop", k=9)) for _ in range(1500))
+    record = run(store, config(max_words=1000, size=100), {**TEXTS, "fi": [rare] * 3})
 
     training = report(store, record)["training"]
-    assert (training["words"], record.counters["words"]) == (250, 250)
-    assert training["distinct_words"] == 250 + training["words_above_max_words"]
+    assert (training["words"], record.counters["words"]) == (1000, 1000)
+    assert training["distinct_words"] == 1000 + training["words_above_max_words"]
     assert record.counters["dropped.words_above_max_words"] == training["words_above_max_words"]
     assert 0 < max(training["left_out_share"].values()) < 1
     assert any(note.startswith("vocabulary.max_words left out") for note in record.notes)
@@ -283,7 +336,12 @@ def test_another_vocabulary_is_compared_with_or_named_when_it_cannot_be(
     assert report(store, record)["compared_with"] == {"pieces": 100, "rows": 102}
     assert report(store, record)["totals"]["ratio"] < 1
     other.write_bytes(b"not a model")
-    with pytest.raises(StageFailed, match=r"compare_with = '.*other\.model': need a SentencePiece"):
+    with pytest.raises(ConfigError, match=r"compare_with = '.*other\.model': need a SentencePiece"):
         run(store, config(compare_with=str(other), size=200), TEXTS)
-    with pytest.raises(StageFailed, match=r"compare_with = 'absent': .*No such file"):
-        run(store, config(compare_with="absent"), TEXTS)
+    fresh = Store(str(tmp_path / "fresh"))
+    unique = write(fresh, TEXTS)
+    shares = balance(fresh, config(), TEXTS)
+    stage = StageRun(fresh, "test", inline=True, quiet=True)
+    with pytest.raises(ConfigError, match=r"compare_with = 'absent': .*No such file"):
+        train_vocabulary(stage, config(compare_with="absent"), shares, unique)
+    assert stage.inner == []  # nothing was counted before it was looked at

@@ -154,6 +154,29 @@ def test_byte_fallback() -> None:
     assert processor.unk_id() not in processor.encode("🦊")
 
 
+def test_byte_fallback_has_pieces_for_the_names_of_special_tokens(lines_file: Path) -> None:
+    cyrillic = ["бвг где жзи " * 5] * 20
+    lines_file.write_text("\n".join(cyrillic) + "\n", encoding="utf-8")
+    settings = section(size=280, byte_fallback=True, character_coverage=1.0)
+    for made in (
+        train_on_words(words_of(cyrillic), settings),
+        train_on_lines(lines_file, settings),
+    ):
+        pieces = {piece.piece for piece in proto_of(made).pieces}
+        assert set("</>adkmnpsuбвгдежзи") <= pieces
+
+
+def test_pieces_of_bytes_are_not_taken_for_characters_of_the_text() -> None:
+    words = words_of(["бвг где жзи"] * 20)  # 8 letters, the blank's mark, 11 of the names
+    settings = section(size=275, byte_fallback=True, character_coverage=1.0)
+    message = (
+        r"size = 275: the text has 20 characters at .*beside 256 bytes and 3 control pieces; "
+        r"set vocabulary\.size well above 279"
+    )
+    with pytest.raises(ConfigError, match=message):
+        train_on_words(words, settings)
+
+
 def test_a_size_the_text_does_not_support(lines_file: Path) -> None:
     words = words_of(texts())
     with pytest.raises(ConfigError, match=r"vocabulary.size = 60000: the text supports at most"):
@@ -189,6 +212,20 @@ def test_no_text_at_all(tmp_path: Path) -> None:
         train_on_words(WORD_COUNTS.empty_table(), section())
     with pytest.raises(ConfigError, match="no text to train on"):
         train_on_lines(empty, section())
+    for own in ("\u2585", "\u2581"):  # the trainer's marks of unknown text and of a blank
+        empty.write_text(f"{own}\n" * 9, encoding="utf-8")
+        with pytest.raises(ConfigError, match="no text to train on"):
+            train_on_lines(empty, section())
+
+
+@pytest.mark.parametrize(("words", "most"), [({"a": 5, "b": 4}, 5), ({"▁ab": 1}, 6)])
+def test_words_without_a_pair_that_repeats_have_characters_for_pieces(
+    words: dict[str, int], most: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Each character, and three control pieces.
+    with pytest.raises(ConfigError, match=rf"the text supports at most {most} pieces"):
+        train_on_words(table(words), section())
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_trainer_writes_nothing_to_the_terminal(
