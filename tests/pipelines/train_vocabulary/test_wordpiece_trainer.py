@@ -90,7 +90,7 @@ def test_processes_and_threads_give_the_same_vocabulary() -> None:
             text=True,
             check=True,
         ).stdout
-        for threads in ("1", "2", "1")
+        for threads in ("1", "2")
     }
     assert found == {checksum(1) + "\n"}
 
