@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +26,9 @@ PNG = ".png"
 
 
 def balance(
-    counts: Annotated[str, typer.Argument(metavar="COUNTS", help="CSV, TSV or JSON; - reads it.")],
+    counts: Annotated[
+        str, typer.Argument(metavar="COUNTS", help="CSV, TSV or JSON; - is standard input.")
+    ],
     alpha: Annotated[
         list[float] | None,
         typer.Option(min=0, max=1, help="The exponent, 0.3 by default; several are compared."),
@@ -102,8 +105,14 @@ def tree_of(found: Counts, plans: Sequence[Plan], cap: float, draws: int | None)
         "plans": [
             {
                 "alpha": plan.alpha,
+                "moved_by_cap": plan.moved,
                 "rows": [
-                    {**asdict(share), **_use_of(plan, share.language)} for share in plan.shares
+                    {
+                        **asdict(share),
+                        "q_uncapped": plan.uncapped[share.language],
+                        **_use_of(plan, share.language),
+                    }
+                    for share in plan.shares
                 ],
             }
             for plan in plans
@@ -123,20 +132,23 @@ def _show(found: Counts, plans: Sequence[Plan], cap: float, draws: int | None) -
 
     from flows.balance_table import comparison, natural_width, remarks, single, texts_used
 
-    def say(line: str) -> None:
-        write(visible(line) + "\n")
-
     width = Console().width
+
+    def say(line: str) -> None:
+        lines = wrap(visible(line), width, break_long_words=False, break_on_hyphens=False)
+        write("\n".join(lines) + "\n")
+
     whole = sum(found.counts.values())
     drawn = f"{draws:,} draws" if draws is not None else f"as many draws as there are, {whole:,}"
     capped = "no cap on repeats" if cap == math.inf else f"at most {cap:g} repeats"
     say(f"n counts {found.unit}. Repeats are of a text in {drawn}; {capped}.")
-    tables = [single(plans[0], width) if len(plans) == 1 else comparison(plans)]
+    tables = [single(plans[0], width)] if len(plans) == 1 else comparison(plans, width)
     if draws is not None:
-        tables += [texts_used(plan) for plan in plans]
+        tables += [texts_used(plan, width) for plan in plans]
     widest = max(width, *map(natural_width, tables))
-    for table in tables:  # a terminal that is too narrow wraps lines, but no number is cut
+    for table in tables:  # a terminal that is narrower still wraps lines, but no number is cut
         write_drawn(table, width=widest)
+        write("\n")
     for plan in plans:
         for line in remarks(plan, cap, draws):
             say(f"alpha {plan.alpha:g}: {line}" if len(plans) > 1 else line)

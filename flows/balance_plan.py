@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,6 +30,16 @@ class Plan:
     shares: Sequence[LanguageShare]
     usage: dict[str, Usage]
     """What the draws do with each language's texts; empty when no draws are asked for."""
+    uncapped: Mapping[str, float] = field(default_factory=dict)
+    """q by language, as it would be without the cap."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Shares set by hand, by language."""
+
+    @property
+    def moved(self) -> float:
+        """Share of the mix that the cap takes from languages and gives to others."""
+        lost = (self.uncapped.get(share.language, share.q) - share.q for share in self.shares)
+        return math.fsum(max(share, 0.0) for share in lost)
 
     def draws(self, share: LanguageShare) -> int:
         """Draws of a language: exactly, or as q says when none are asked for."""
@@ -49,12 +60,13 @@ def plan_of(
         raise ConfigError(f"every language has 0 {found.unit}: {', '.join(found.counts)}")
     try:
         shares = sampling_plan(counts, alpha, cap, draws, weights)
+        free = shares if cap == math.inf else sampling_plan(counts, alpha, math.inf, draws, weights)
         usage = _usage(shares, draws) if draws is not None else {}
     except ConfigError:
         raise
     except ValueError as error:
         raise ConfigError(f"{error}; raise --max-repeats or lower --draws") from None
-    return Plan(alpha, shares, usage)
+    return Plan(alpha, shares, usage, {share.language: share.q for share in free}, weights)
 
 
 def _usage(shares: Sequence[LanguageShare], draws: int) -> dict[str, Usage]:

@@ -7,10 +7,12 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.markup import escape
 
 from flows.balance_command import balance
 from flows.inspect_command import inspect
@@ -270,6 +272,15 @@ def filters(
 app.command()(language)
 app.command()(balance)
 app.command()(inspect)
+
+
+def _help(text: str) -> str:
+    """A docstring as help: each paragraph fills the terminal, and brackets are no markup."""
+    return escape("\n\n".join(" ".join(part.split()) for part in cleandoc(text).split("\n\n")))
+
+
+for command in app.registered_commands:
+    command.help = _help((command.callback and command.callback.__doc__) or "")
 
 
 def main() -> None:

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.count_values import UNNAMED, integer, meant_as_count, number, short, whole
 from pipelines.core.config import ConfigError
 from pipelines.core.languages import normalise
 from pipelines.rebalance import sizes_by_language
 
 LANGUAGE_NAMES = ("language", "lang", "tag", "code", "locale")
-UNNAMED = ("count", "counts", "n", "number", "value")
-"""Names of a column that do not say what is counted."""
 PREFERRED = "sentences"
 """What p counts in XLM-R, taken where a file has several counts and none is asked for."""
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""Byte order marks."""
 LARGEST_FILE = 2**26
 """Bytes; a file of counts by language is a millionth of it."""
-LARGEST_COUNT = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,18 @@ def read_counts(name: str, unit: str | None = None) -> Counts:
         raise ConfigError(f"{name}: empty; need a language and a count a line, or JSON")
     table = _from_json(name, text) if text.lstrip()[:1] in "{[" else _from_lines(name, text)
     cells = [row.cells for row in table.values()]
-    units = tuple(
-        dict.fromkeys(key for row in cells for key, value in row.items() if _whole(value))
-    )
-    chosen, label = _choose(name, units or tuple(cells[0]), unit)
+    units = tuple(dict.fromkeys(key for row in cells for key, value in row.items() if whole(value)))
+    if unit is None:
+        _check_columns(table)
+    if unit is not None and any(unit in row for row in cells):
+        chosen, label = unit, unit
+    else:
+        chosen, label = _choose(name, units or tuple(cells[0]), unit)
     counts = {}
     for language, row in table.items():
         if chosen not in row.cells:
             raise ConfigError(f"{row.where}: no count of {chosen} for {language!r}")
-        counts[language] = _number(f"{row.where}: {chosen}", row.cells[chosen])
+        counts[language] = number(f"{row.where}: {chosen}", row.cells[chosen])
     return Counts(counts, label, units)
 
 
@@ -101,16 +104,29 @@ def _text(name: str) -> str:
         raise ConfigError(f"{name!r}: cannot be read: {error}") from None
     if len(content) > LARGEST_FILE:
         raise ConfigError(f"{name}: more than {LARGEST_FILE:,} bytes; need a table of counts")
+    halves = [content[odd:200:2] for odd in (0, 1)]
+    if content[:2] in UTF_16 or any(half.count(0) * 2 > len(half) for half in halves):
+        raise ConfigError(f"{name}: looks like UTF-16 (Excel's Unicode text); save it as UTF-8")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name}: byte {error.start} is not UTF-8") from None
 
 
+def _check_columns(table: Table) -> None:
+    """Refuse a column of counts that cannot be read, or another would be taken in its place.
+
+    An empty cell is no such thing, but where it would be taken first.
+    """
+    for row in table.values():
+        for column, value in row.cells.items():
+            blank = value in ("", None) and column != PREFERRED
+            if not blank and meant_as_count(column, value):
+                number(f"{row.where}: {column}", value)
+
+
 def _choose(name: str, units: tuple[str, ...], unit: str | None) -> tuple[str, str]:
     """The count to take, and what it is called."""
-    if unit in units:
-        return str(unit), str(unit)
     if len(units) == 1 and units[0] in UNNAMED:
         return units[0], unit or "texts"
     if unit is not None:
@@ -125,7 +141,8 @@ def _choose(name: str, units: tuple[str, ...], unit: str | None) -> tuple[str, s
 
 def _from_lines(name: str, text: str) -> Table:
     first = text.lstrip().partition("\n")[0]
-    delimiter = next((mark for mark in "\t,;" if mark in first), ",")
+    # A semicolon goes before a comma: the comma of `de;1,5` belongs to the number.
+    delimiter = next((mark for mark in "\t;," if mark in first), ",")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     header: list[str] = []
     table: Table = {}
@@ -161,7 +178,7 @@ def _header(where: str, row: list[str]) -> list[str] | None:
     if len(row) < 2:
         raise ConfigError(f"{where}: {row[0]!r}; need a language and a count, separated by a comma")
     names = [cell.lower() for cell in row]
-    if not set(names).isdisjoint(LANGUAGE_NAMES) and not any(map(_whole, row)):
+    if not set(names).isdisjoint(LANGUAGE_NAMES) and not any(map(whole, row)):
         if len(set(names)) != len(row):
             raise ConfigError(f"{where}: a column is named twice: {', '.join(row)}")
         return names
@@ -172,7 +189,7 @@ def _header(where: str, row: list[str]) -> list[str] | None:
 
 def _from_json(name: str, text: str) -> Table:
     try:
-        content = json.loads(text, object_pairs_hook=_once, parse_int=_integer)
+        content = json.loads(text, object_pairs_hook=_once, parse_int=integer)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{name}, line {error.lineno}: not JSON: {error.msg}") from None
     except ValueError as error:
@@ -205,11 +222,11 @@ def _entries(name: str, content: Any) -> Iterator[tuple[str, Any, Mapping[str, A
                 row if isinstance(row, dict) else {"count": row},
             )
         return
-    for number, row in enumerate(content, 1):
-        where = f"{name}, entry {number}"
+    for place, row in enumerate(content, 1):
+        where = f"{name}, entry {place}"
         key = next((k for k in LANGUAGE_NAMES if isinstance(row, dict) and k in row), None)
         if key is None:
-            raise ConfigError(f'{where}: {_short(row)}; need {{"language": …, "count": …}}')
+            raise ConfigError(f'{where}: {short(row)}; need {{"language": …, "count": …}}')
         yield where, row[key], {unit: row[unit] for unit in row if unit != key}
 
 
@@ -218,7 +235,7 @@ def _check_own(name: str, content: dict[str, Any], *keys: str) -> None:
     for key in keys:
         if key in content and not isinstance(content[key], list):
             wanted = "counters by name" if key == "counters" else "a list of languages"
-            raise ConfigError(f"{name}: {key} = {_short(content[key])}; need {wanted}")
+            raise ConfigError(f"{name}: {key} = {short(content[key])}; need {wanted}")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -232,7 +249,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _add(table: Table, language: Any, where: str, cells: Mapping[str, Any]) -> None:
     if not isinstance(language, str) or not language.strip():
-        raise ConfigError(f"{where}: {_short(language)} is not a language")
+        raise ConfigError(f"{where}: {short(language)} is not a language")
     tag = folded(language)
     if tag in table:
         read = "" if tag == language else f", read as {tag!r},"
@@ -248,35 +265,3 @@ def folded(language: str) -> str:
     with suppress(ValueError):
         return normalise(language)
     return language
-
-
-def _integer(digits: str) -> int | str:
-    """A number of JSON; one that no count can be stays text, so that its entry can be named."""
-    return int(digits) if len(digits) <= len(str(LARGEST_COUNT)) + 1 else digits
-
-
-def _short(value: Any) -> str:
-    """A value as a message shows it: not more than a line of it."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def _whole(value: Any) -> bool:
-    """Whether a value is a whole number, as JSON has it or as text."""
-    if isinstance(value, str):
-        return value.isascii() and value.removeprefix("-").isdigit()
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _number(where: str, value: Any) -> int:
-    """A count: a whole number that is not negative."""
-    if not _whole(value) or (str(value).startswith("-") and str(value).strip("-0")):
-        raise ConfigError(
-            f"{where} = {_short(value)} is not a count; need a whole number, 0 or more"
-        )
-    digits = str(value).lstrip("-0") or "0"
-    if len(digits) > len(str(LARGEST_COUNT)) or int(digits) > LARGEST_COUNT:
-        raise ConfigError(
-            f"{where} = {_short(value)} is too large for a count; need at most {LARGEST_COUNT:,}"
-        )
-    return int(digits)

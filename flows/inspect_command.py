@@ -36,7 +36,10 @@ def inspect(
         str | None, typer.Option(help="Where keys and runs are; by default the preset's.")
     ] = None,
 ) -> None:
-    """Show packed sequences as text. Masked places read [what stood there → what the model sees].
+    """Show packed sequences as text, with their masks.
+
+    A masked place reads [what stood there → what the model sees]; [x = x] was chosen too, but the
+    model sees it as it stood.
 
     Exit status: 0; 1 a file cannot be read, is damaged, or was packed with another vocabulary, or
     the output is closed or full; 2 wrong arguments.

@@ -89,11 +89,17 @@ def find_files(shard: str, store_url: str, language: str | None) -> list[PackedF
     if "/" in shard:
         if store.exists(shard):
             return [PackedFile(store, shard)]
-        raise ConfigError(f"{shard}: no such file here, and no such key in the store {store.url}")
+        raise ConfigError(
+            f"{shard}: no such file here, and no such key in the store {store.url}; "
+            "for another store use --store"
+        )
     if not store.exists(f"runs/{shard}/config.toml") and not store.exists(
         f"runs/{shard}/stages/pack.json"
     ):
-        raise ConfigError(f"{shard}: no such file here, and no such run in the store {store.url}")
+        raise ConfigError(
+            f"{shard}: no such file here, and no such run in the store {store.url}; "
+            "for another store use --store"
+        )
     outputs = read_stage(store, shard, "pack").outputs_of(part="train")
     languages = sorted({output.labels["language"] for output in outputs})
     if language is not None and language not in languages:

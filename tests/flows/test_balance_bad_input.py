@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 
 from flows.balance_plan import MOST_DRAWS, plan_of
 from flows.cli import app
-from flows.counts_file import LARGEST_COUNT, LARGEST_FILE, Counts, read_counts
+from flows.count_values import LARGEST_COUNT
+from flows.counts_file import LARGEST_FILE, Counts, read_counts
 from pipelines.core.config import ConfigError
 from pipelines.core.languages import normalise
 

@@ -250,8 +250,10 @@ def test_what_is_no_packed_file_is_said(corpus: Corpus, tmp_path: Path) -> None:
     assert result.exit_code == 1 and "are not those of packed sequences" in result.stderr
     result = run("nowhere", "--store", corpus.store.url)
     assert result.exit_code == 2 and "no such run in the store" in result.stderr
+    assert "for another store use --store" in result.stderr
     result = run("no/where.parquet", "--store", corpus.store.url)
     assert result.exit_code == 2 and "no such key in the store" in result.stderr
+    assert "for another store use --store" in result.stderr
 
 
 def test_text_cannot_act_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

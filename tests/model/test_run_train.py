@@ -101,7 +101,7 @@ def test_the_stages_run_and_a_killed_worker_changes_nothing(
 
     usage = metrics(killed)["usage"]
     assert usage == metrics(straight)["usage"]
-    batch = tiny_config()["pretraining"]["sequences_per_step"]
+    batch = tiny_config().pretraining.sequences_per_step
     assert sum(use["draws"] for use in usage) == 60 * batch
 
     finish(start("export", killed))
