@@ -38,7 +38,7 @@ WRONG = [
     (["--set", "sources.0.server=http://[::1"], r"sources\.0 .*not an address"),
     (["--set", "sources.0.server=no/such/folder"], r"sources\.0 .*no such file"),
     (["--set", "finetuning.0.label_pattern=abc"], r"label_pattern = 'abc': put the label"),
-    (["--set", "packing.length=16"], r"finetuning\.topic\.max_tokens = 128"),
+    (["--set", "packing.length=64"], r"finetuning\.topic\.max_tokens = 128"),
     (["--set", "pretraining.sequences_per_step=7"], r"sequences_per_step = 7 is not a mult"),
     (["--set", "run.languages=['xx']"], r"run\.languages: 'xx' is not a language"),
     (["--set", "extraction.max_page_bytes=1e30"], r"max_page_bytes = 1e\+30"),
