@@ -174,6 +174,7 @@ def as_record(
 def shown_piece(token: int, vocabulary: AnyVocabulary) -> str:
     """A piece as text: a blank where a word begins, and no character that acts on a terminal."""
     from pipelines.core.wordpiece import WordPieceVocabulary
+    from pipelines.core.words import BLANK_SIGN
 
     piece = vocabulary.token(token)
     if token in vocabulary.special_ids:
@@ -183,7 +184,7 @@ def shown_piece(token: int, vocabulary: AnyVocabulary) -> str:
     elif isinstance(vocabulary, WordPieceVocabulary):
         piece = f" {piece}"
     else:
-        piece = piece.replace("▁", " ")
+        piece = piece.replace(BLANK_SIGN, " ")
     return visible(piece)
 
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from pipelines.core.records import (
     read_packed_format,
 )
 from pipelines.core.store import DamagedObject, Store, damaged
-from pipelines.core.vocabulary import Vocabulary
+from pipelines.core.vocabulary import Vocabulary, vocabulary_part
 from pipelines.core.wordpiece import WordPieceVocabulary
 
 AnyVocabulary = Vocabulary | WordPieceVocabulary
@@ -223,13 +224,13 @@ def find_vocabulary(file: PackedFile, given: str | None) -> tuple[bytes, str]:
         raise ConfigError(
             f"{file.path}: {error}; give the vocabulary with --vocabulary FILE"
         ) from None
-    by_part = {output.labels.get("part"): output for output in outputs}
-    output = by_part.get("spm.model") or by_part.get("tokenizer.json")
-    if output is None:
+    by_part = {output.labels.get("part", ""): output for output in outputs}
+    part = vocabulary_part(by_part)
+    if part is None:
         raise ConfigError(
             f"{file.path}: run {run} records no vocabulary; give it with --vocabulary FILE"
         )
-    return read_verified(store, output), store.path(output.path)
+    return read_verified(store, by_part[part]), store.path(by_part[part].path)
 
 
 def open_checked(content: bytes, origin: str, stored: PackedFormat, path: str) -> AnyVocabulary:
@@ -239,9 +240,8 @@ def open_checked(content: bytes, origin: str, stored: PackedFormat, path: str) -
         ConfigError: it is none.
         ValueError: it is another one.
     """
-    kind = WordPieceVocabulary if content.lstrip()[:1] == b"{" else Vocabulary
     try:
-        vocabulary: AnyVocabulary = kind(content)
+        vocabulary = _parsed(content)
     except Exception as error:  # of two libraries' own kinds
         raise ConfigError(f"{origin}: no vocabulary: {error}") from None
     check_packed(
@@ -251,6 +251,12 @@ def open_checked(content: bytes, origin: str, stored: PackedFormat, path: str) -
         hashlib.sha256(content).hexdigest(),
     )
     return vocabulary
+
+
+@lru_cache(maxsize=1)  # the files of a run share one, and a large one takes a second
+def _parsed(content: bytes) -> AnyVocabulary:
+    kind = WordPieceVocabulary if content.lstrip()[:1] == b"{" else Vocabulary
+    return kind(content)
 
 
 def _read(path: str) -> bytes:

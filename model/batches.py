@@ -14,8 +14,7 @@ import torch
 from model.packed_dataset import Array, Int64s, Rows
 from pipelines.core.masking import (
     MaskingRule,
-    UniformSampler,
-    UnigramSampler,
+    Sampler,
     mask_keys,
     mask_sequences,
 )
@@ -52,7 +51,7 @@ class Masker:
     """How masks are computed that are not stored: as the packing stage computes its own."""
 
     rule: MaskingRule
-    sampler: UnigramSampler | UniformSampler
+    sampler: Sampler
     seed: int
     word_starts: npt.NDArray[np.bool_] | None = None
     """Which ids begin a word, shape (rows,); None where single tokens are chosen."""

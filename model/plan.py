@@ -19,7 +19,7 @@ from pipelines.core.records import MIXED
 from pipelines.core.run_file import config_key, read_run_file
 from pipelines.core.shards import Unit
 from pipelines.core.store import Store
-from pipelines.core.vocabulary import VOCABULARY_PARTS, Vocabulary, open_vocabulary
+from pipelines.core.vocabulary import VOCABULARY_PARTS, Vocabulary, open_vocabulary, vocabulary_part
 from pipelines.core.wordpiece import WordPieceVocabulary
 
 RESULT_NEUTRAL = ("checkpoint_every_steps", "keep_checkpoints", "prefetch_steps", "cache_gb")
@@ -83,7 +83,10 @@ class RunInputs:
     def vocabulary_sha256(self) -> str:
         """What packed files name as their vocabulary."""
         files = self.vocabulary_files
-        return next(files[part].sha256 for part in VOCABULARY_PARTS if part in files)
+        part = vocabulary_part(files)
+        if part is None:
+            raise ConfigError(f"the vocabulary stage wrote only {sorted(files)}: run it again")
+        return files[part].sha256
 
     @cached_property
     def balance(self) -> Output:

@@ -202,8 +202,8 @@ def pretrain_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
     with local_file() as path:
         checkpoint.save_tensors(result.model, path)
         attempt.write_file(f"{attempt.unit_id}/model.safetensors", path, part="model")
-        path.write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
-        attempt.write_file(f"{attempt.unit_id}/metrics.json", path, part="metrics")
+    content = (json.dumps(metrics, indent=1) + "\n").encode("utf-8")
+    attempt.write_bytes(f"{attempt.unit_id}/metrics.json", content, part="metrics")
 
 
 def finetune_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
@@ -235,11 +235,9 @@ def finetune_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
     attempt.counters["cut"] += examples.cut
     attempt.counters.update({f"examples/{split}": count for split, count in counts.items()})
     attempt.counters.update({f"dropped.{why}": n for why, n in examples.dropped.items()})
-    with local_file() as path:
-        text = scores_json(job, counts, examples.dropped, result.training)
-        path.write_text(text, encoding="utf-8")
-        name = f"{task.name}/{attempt.unit_id}/scores.json"
-        attempt.write_file(name, path, part="scores", task=task.name)
+    scores = scores_json(job, counts, examples.dropped, result.training).encode("utf-8")
+    name = f"{task.name}/{attempt.unit_id}/scores.json"
+    attempt.write_bytes(name, scores, part="scores", task=task.name)
     rows = examples.table["tokens"].slice(0, 8).to_pylist()
     publish_classifier(attempt, job, result.model, vocabulary, rows)
 

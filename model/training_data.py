@@ -26,9 +26,9 @@ from model.sample_plan import Phase, SamplePlan
 from model.sample_usage import usage_of
 from pipelines.core.config import Config
 from pipelines.core.manifest import FileRef, read_verified
-from pipelines.core.masking import MaskingRule, UniformSampler, UnigramSampler
+from pipelines.core.masking import rule_and_sampler
 from pipelines.core.store import Store
-from pipelines.core.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, open_vocabulary
+from pipelines.core.vocabulary import open_vocabulary, special_ids
 
 GROUP_TOKENS = 2**17
 """Tokens that are masked and laid out at once: few calls, and arrays that fit a core's cache."""
@@ -93,7 +93,7 @@ class PretrainingJob(Config):
     @property
     def special_ids(self) -> frozenset[int]:
         """Ids that are never predicted."""
-        return frozenset({BOS_ID, PAD_ID, EOS_ID, UNK_ID, self.rows - 1})
+        return special_ids(self.rows)
 
     @property
     def documents_apart(self) -> bool:
@@ -150,20 +150,9 @@ def plan_of(job: PretrainingJob, counts: dict[str, int]) -> SamplePlan:
 
 def masker_of(job: PretrainingJob, store: Store, unigram: np.ndarray) -> Masker:
     """How masks are computed that are not stored."""
-    masking = job.masking
-    rule = MaskingRule(
-        masking.rate,
-        masking.mask_probability,
-        masking.random_probability,
-        job.rows - 1,
-        job.special_ids,
-        masking.unit,
-        masking.mean_span_words,
-    )
-    sampler: UniformSampler | UnigramSampler = UniformSampler(job.rows, job.special_ids)
-    if masking.random_from == "unigram":
-        sampler = UnigramSampler(unigram, job.special_ids)
-    if masking.unit == "token":
+    masking = job.masking.model_dump()
+    rule, sampler = rule_and_sampler(masking, job.rows, job.special_ids, unigram)
+    if rule.unit == "token":
         return Masker(rule, sampler, job.seed)
     vocabulary = open_vocabulary(store, job.vocabulary, job.vocabulary_sha256)
     return Masker(rule, sampler, job.seed, vocabulary.word_starts)

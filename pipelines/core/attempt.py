@@ -60,6 +60,12 @@ class Attempt:
         """Write a finished local file under the step's folder."""
         self._publish(source, name, None, labels)
 
+    def write_bytes(self, name: str, content: bytes, **labels: str) -> None:
+        """Write a small file under the step's folder."""
+        with local_file() as path:
+            path.write_bytes(content)
+            self.write_file(name, path, **labels)
+
     @contextmanager
     def tables(self, schema: pa.Schema) -> Iterator[TableSet]:
         """Tables that grow batch by batch, in bounded memory.

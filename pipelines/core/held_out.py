@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipelines.core.hashing import stable_fraction
+from pipelines.core.store import Store
 
 
 def is_held_out(document_id: str, share: float, seed: int) -> bool:
@@ -26,3 +27,11 @@ def split_held_out(ids: Sequence[str], share: float, seed: int) -> set[str]:
     if len(held_out) == len(drawn):
         held_out.discard(max(drawn, key=lambda name: (drawn[name], name), default=""))
     return held_out
+
+
+def held_out_of_file(store: Store, key: str, share: float, seed: int) -> set[str]:
+    """The ids of a file of documents that are held out; see `split_held_out`."""
+    tables = store.iterate_tables(key, columns=["id"])
+    return split_held_out(
+        [name for table in tables for name in table["id"].to_pylist()], share, seed
+    )

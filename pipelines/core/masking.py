@@ -11,9 +11,11 @@ with the same replacement. A random token may happen to be the one that stood th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.core.choose import Block, Choice, Integers, choose
 from pipelines.core.hashing import counter_uint32, mix64, stable_uint64, stable_uint64s
@@ -44,12 +46,40 @@ __all__ = [
     "choose_and_replace",
     "mask_keys",
     "mask_sequences",
+    "rule_and_sampler",
 ]
 
 BLOCK_CELLS = 2**17
 """Tokens that are worked on at once: their numbers stay in a core's cache."""
 _REPLACE_STREAM = np.uint64(1)
 _SAMPLER_NUMBERS = np.array([[1], [2]], dtype=np.uint32)
+
+
+def rule_and_sampler(
+    masking: Mapping[str, Any],
+    rows: int,
+    special_ids: frozenset[int],
+    unigram: npt.NDArray[np.int64],
+) -> tuple[MaskingRule, Sampler]:
+    """How a run masks; packing stores by it what training may compute again.
+
+    Args:
+        masking: the settings of [masking].
+        rows: of the vocabulary; <mask> is the last.
+        unigram: occurrences by id, shape (rows,).
+    """
+    rule = MaskingRule(
+        masking["rate"],
+        masking["mask_probability"],
+        masking["random_probability"],
+        rows - 1,
+        special_ids,
+        masking["unit"],
+        masking["mean_span_words"],
+    )
+    if masking["random_from"] == "uniform":
+        return rule, UniformSampler(rows, special_ids)
+    return rule, UnigramSampler(unigram, special_ids)
 
 
 def mask_keys(

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,48 @@ ARRAY_CHARACTERS = 100
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Vocabulary:
+def special_ids(rows: int) -> frozenset[int]:
+    """Ids that stand for no text; <unk> among them, for nothing can be learnt from it."""
+    return frozenset({BOS_ID, PAD_ID, EOS_ID, UNK_ID, rows - 1})
+
+
+class IdLayout(ABC):
+    """What vocabularies of every kind share: the places of the special ids, and plain encoding."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """Rows of the embedding table: ids 0 ... mask_id."""
+
+    @abstractmethod
+    def encode_ragged(self, texts: Sequence[str]) -> tuple[Ids, npt.NDArray[np.int64]]:
+        """Encode texts to ordinary ids.
+
+        Returns:
+            ids of all texts, shape (tokens,), and where each begins and ends, shape (texts + 1,).
+        """
+
+    @property
+    def mask_id(self) -> int:
+        """The id of <mask>, the last one."""
+        return self.rows - 1
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """See the function of this name."""
+        return special_ids(self.rows)
+
+    def encode(self, text: str) -> Ids:
+        """Encode one text to ordinary ids, shape (tokens,), without special ids at its ends."""
+        return self.encode_ragged([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
+        """Encode several texts; see `encode`."""
+        ids, offsets = self.encode_ragged(texts)
+        return np.split(ids, offsets[1:-1]) if len(texts) else []
+
+
+class Vocabulary(IdLayout):
     """A SentencePiece model seen through XLM-R ids.
 
     Args:
@@ -72,33 +114,14 @@ class Vocabulary:
         return int(self._processor.get_piece_size())
 
     @property
-    def mask_id(self) -> int:
-        """The id of <mask>, the last one."""
-        return self.piece_count + 1
-
-    @property
     def rows(self) -> int:
         """Rows of the embedding table: ids 0 ... mask_id."""
         return self.piece_count + 2
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        """Ids that stand for no text; <unk> among them, for nothing can be learnt from it."""
-        return frozenset({BOS_ID, PAD_ID, EOS_ID, UNK_ID, self.mask_id})
 
     @cached_property
     def word_starts(self) -> npt.NDArray[np.bool_]:
         """Whether a piece begins a word, shape (rows,); see `piece_word_starts`."""
         return piece_word_starts([self.token(i) for i in range(self.rows)], "unigram")
-
-    def encode(self, text: str) -> Ids:
-        """Encode one text to ordinary ids, shape (tokens,), without <s> and </s>."""
-        return self.encode_ragged([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
-        """Encode several texts; see `encode`."""
-        ids, offsets = self.encode_ragged(texts)
-        return np.split(ids, offsets[1:-1]) if len(texts) else []
 
     def encode_ragged(self, texts: Sequence[str]) -> tuple[Ids, npt.NDArray[np.int64]]:
         """Encode texts to ordinary ids, without <s> and </s>.
@@ -169,6 +192,11 @@ class Vocabulary:
         return 0.0
 
 
+def vocabulary_part(parts: Collection[str]) -> str | None:
+    """Which of some files' parts is the vocabulary; None where none is."""
+    return next((part for part in VOCABULARY_PARTS if part in parts), None)
+
+
 def open_vocabulary(
     store: Store, outputs_by_part: Mapping[str, str], sha256: str | None
 ) -> Vocabulary | WordPieceVocabulary:
@@ -185,13 +213,14 @@ def open_vocabulary(
     """
     from pipelines.core.wordpiece import WordPieceVocabulary  # it needs this module's ids
 
-    if "spm.model" in outputs_by_part:
-        return Vocabulary(store.read_bytes(outputs_by_part["spm.model"], sha256))
-    if "tokenizer.json" in outputs_by_part:
-        return WordPieceVocabulary(store.read_bytes(outputs_by_part["tokenizer.json"], sha256))
-    raise ValueError(
-        f"a vocabulary has a part spm.model or tokenizer.json; here are {sorted(outputs_by_part)}"
-    )
+    part = vocabulary_part(outputs_by_part)
+    if part is None:
+        raise ValueError(
+            f"a vocabulary has a part {' or '.join(VOCABULARY_PARTS)}; "
+            f"here are {sorted(outputs_by_part)}"
+        )
+    kind = Vocabulary if part == "spm.model" else WordPieceVocabulary
+    return kind(store.read_bytes(outputs_by_part[part], sha256))
 
 
 def without_surrogates(text: str) -> str:

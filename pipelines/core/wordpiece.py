@@ -29,8 +29,8 @@ from pipelines.core.vocabulary import (
     BOS_ID,
     EOS_ID,
     FIRST_PIECE_ID,
-    PAD_ID,
     UNK_ID,
+    IdLayout,
     encodable,
     join_encoded,
     without_surrogates,
@@ -88,7 +88,7 @@ def wordpiece_tokenizer(vocab: Mapping[str, int], lowercase: bool) -> Tokenizer:
     return tokenizer
 
 
-class WordPieceVocabulary:
+class WordPieceVocabulary(IdLayout):
     """A `tokenizers` WordPiece file with the members of `Vocabulary`.
 
     Args:
@@ -125,32 +125,15 @@ class WordPieceVocabulary:
         """rows - 2, as for a Unigram vocabulary, where neither <pad> nor <mask> is a piece."""
         return self.rows - 2
 
-    @property
-    def mask_id(self) -> int:
-        """The id of [MASK], the last one."""
-        return self.rows - 1
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        """Ids that stand for no text, [UNK] among them."""
-        return frozenset({BOS_ID, PAD_ID, EOS_ID, UNK_ID, self.mask_id})
-
     @cached_property
     def word_starts(self) -> npt.NDArray[np.bool_]:
         """Whether a piece begins a word, shape (rows,); see `piece_word_starts`."""
         return piece_word_starts([self.token(i) for i in range(self.rows)], "wordpiece")
 
-    def encode(self, text: str) -> Ids:
-        """Encode one text to ordinary ids, shape (tokens,), without [CLS] and [SEP]."""
-        return self.encode_ragged([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
-        """Encode several texts; see `encode`."""
-        ids, offsets = self.encode_ragged(texts)
-        return np.split(ids, offsets[1:-1]) if len(texts) else []
-
     def encode_ragged(self, texts: Sequence[str]) -> tuple[Ids, npt.NDArray[np.int64]]:
-        """Encode texts to ordinary ids; nothing in them becomes a special id but [UNK].
+        """Encode texts to ordinary ids, without [CLS] and [SEP].
+
+        Nothing in a text becomes a special id but [UNK].
 
         Returns:
             ids of all texts, shape (tokens,), and where each begins and ends, shape (texts + 1,).

@@ -15,7 +15,7 @@ from pipelines.core.attempt import Attempt
 from pipelines.core.config import Config
 from pipelines.core.manifest import FileRef, Output, read_json
 from pipelines.core.shards import Unit
-from pipelines.core.store import Store, local_file
+from pipelines.core.store import Store
 
 SHARD_BITS = 32
 _UNIT_ID = re.compile(r"[0-9a-f]{16}")
@@ -89,9 +89,8 @@ def read_plan(store: Store, ref: FileRef) -> Plan:
 def write_plan(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
     """Write the plan; it is a function of the unit's inputs."""
     plan = Plan.model_validate(unit.arguments["plan"])
-    with local_file(".json") as path:
-        path.write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        attempt.write_file(f"plan-{attempt.unit_id}.json", path, part="plan")
+    content = (plan.model_dump_json(indent=1) + "\n").encode("utf-8")
+    attempt.write_bytes(f"plan-{attempt.unit_id}.json", content, part="plan")
     attempt.counters["shards"] = len(plan.shards)
     attempt.counters["shards_of_base"] = plan.base_shards
     attempt.notes.extend(unit.arguments["notes"])

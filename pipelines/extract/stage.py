@@ -18,7 +18,6 @@ from pipelines.core.hashing import digest
 from pipelines.core.manifest import Counters, FileRef
 from pipelines.core.records import DOCUMENT_SCHEMA, Document, Shard, documents_to_table
 from pipelines.core.shards import Attempt, Step, Unit
-from pipelines.core.store import local_file
 from pipelines.extract.documents import Reading, documents_of
 from pipelines.identify_language import score_histogram
 from pipelines.sources import SOURCES
@@ -61,9 +60,8 @@ def extract_shard(
             what = "; ".join(attempt.notes) or "nothing in it was recognised"
             where = "" if path is None else f" in {path.stat().st_size} bytes"
             raise FetchError(shard.url, f"no whole record{where}: {what}")
-    with local_file(".json") as file:
-        file.write_text(json.dumps(scores, sort_keys=True), encoding="ascii")
-        attempt.write_file(f"scores/part-{attempt.unit_id}.json", file, part="scores")
+    content = json.dumps(scores, sort_keys=True).encode("ascii")
+    attempt.write_bytes(f"scores/part-{attempt.unit_id}.json", content, part="scores")
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from pipelines.core.records import (
     table_to_documents,
 )
 from pipelines.core.shards import Unit
-from pipelines.core.store import local_file
 from pipelines.ngrams.scorer import (
     BuiltInScorer,
     KenlmScorer,
@@ -91,11 +90,10 @@ def cut_language(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> Non
     if not len(values):
         return
     head, middle = percentile_cuts(values, config["percentiles"])
-    with local_file() as path:
-        cuts = {"documents": len(values), "head": head, "middle": middle}
-        path.write_text(json.dumps(cuts, indent=1) + "\n", encoding="utf-8")
-        name = f"{language}/cuts-{attempt.unit_id}.json"
-        attempt.write_file(name, path, part="cuts", language=language)
+    cuts = {"documents": len(values), "head": head, "middle": middle}
+    content = (json.dumps(cuts, indent=1) + "\n").encode("utf-8")
+    name = f"{language}/cuts-{attempt.unit_id}.json"
+    attempt.write_bytes(name, content, part="cuts", language=language)
 
 
 def bucket_of(perplexity: float | None, cuts: Mapping[str, float] | None) -> str:

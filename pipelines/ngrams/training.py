@@ -86,21 +86,19 @@ def draw_training_text(unit: Unit, config: Mapping[str, Any], attempt: Attempt) 
     attempt.counters["languages_with_model"] += 1
     attempt.counters[f"training_documents/{language}"] = taken
     attempt.counters[f"training_characters/{language}"] = characters
-    with local_file() as path:
-        path.write_text(json.dumps({"highest": int(places[taken - 1])}) + "\n", encoding="utf-8")
-        name = f"{language}/{attempt.unit_id}"
-        attempt.write_file(f"{name}/draw.json", path, part="draw", language=language)
-        if section.tokens == "pieces":
-            enough = int(np.searchsorted(np.cumsum(sizes[:taken]), PIECE_BYTES))
-            highest = int(places[min(enough, taken - 1)])
-            texts = sorted(
-                item for ref in unit.inputs for item in draw.read(attempt.store, ref, highest)
-            )
-            sentences = (s for _, text in texts for s in sentences_of(text, language))
-            model, notes = train_pieces(sentences, section.pieces)
-            attempt.notes.extend(f"{language}: {note}" for note in notes)
-            path.write_bytes(model)
-            attempt.write_file(f"{name}/spm.model", path, part="pieces", language=language)
+    name = f"{language}/{attempt.unit_id}"
+    cut = (json.dumps({"highest": int(places[taken - 1])}) + "\n").encode("utf-8")
+    attempt.write_bytes(f"{name}/draw.json", cut, part="draw", language=language)
+    if section.tokens == "pieces":
+        enough = int(np.searchsorted(np.cumsum(sizes[:taken]), PIECE_BYTES))
+        highest = int(places[min(enough, taken - 1)])
+        texts = sorted(
+            item for ref in unit.inputs for item in draw.read(attempt.store, ref, highest)
+        )
+        sentences = (s for _, text in texts for s in sentences_of(text, language))
+        model, notes = train_pieces(sentences, section.pieces)
+        attempt.notes.extend(f"{language}: {note}" for note in notes)
+        attempt.write_bytes(f"{name}/spm.model", model, part="pieces", language=language)
 
 
 def _places(

@@ -17,7 +17,6 @@ from pipelines.config import DataConfig
 from pipelines.core.manifest import Counters, Manifest, Output, StageRecord, read_stage, sha256_of
 from pipelines.core.shards import Attempt, Step, Unit, manifest_key
 from pipelines.core.stages import StageRun
-from pipelines.core.store import local_file
 
 CARD = "README.md"
 
@@ -187,9 +186,7 @@ def _share(part: int, whole: int) -> str:
 def write_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
     """Write the card from the record of the pack stage."""
     record = read_stage(attempt.store, config["run"], "pack")
-    with local_file(".md") as path:
-        path.write_text(card_text(config, record, attempt.folder), encoding="utf-8")
-        attempt.write_file(CARD, path, part="card")
+    attempt.write_bytes(CARD, card_text(config, record, attempt.folder).encode(), part="card")
 
 
 def card_step(config: DataConfig, pack: Step, record: StageRecord, vocabulary: Output) -> Step:

@@ -14,8 +14,7 @@ from pipelines.core.manifest import Counters
 from pipelines.core.masking import (
     MaskingRule,
     Masks,
-    UniformSampler,
-    UnigramSampler,
+    Sampler,
     mask_keys,
     mask_sequences,
 )
@@ -33,8 +32,6 @@ compare."""
 
 SEQUENCES_AT_ONCE = 4096
 """Sequences that are masked and laid out together."""
-
-Sampler = UnigramSampler | UniformSampler
 
 
 @dataclass(frozen=True)

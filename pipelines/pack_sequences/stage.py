@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from pipelines.config import DataConfig
-from pipelines.core.held_out import split_held_out
+from pipelines.core.held_out import held_out_of_file
 from pipelines.core.manifest import FileRef, Output, read_verified
-from pipelines.core.masking import MaskingRule, UniformSampler, UnigramSampler
+from pipelines.core.masking import rule_and_sampler
 from pipelines.core.records import MIXED, PackedFormat
 from pipelines.core.shards import Attempt, Step, Unit
 from pipelines.core.store import Store
-from pipelines.core.vocabulary import VOCABULARY_PARTS, Vocabulary, open_vocabulary
+from pipelines.core.vocabulary import Vocabulary, open_vocabulary, vocabulary_part
 from pipelines.core.wordpiece import WordPieceVocabulary
 from pipelines.pack_sequences.encode import Texts, encode, mixed_texts, read_texts
 from pipelines.pack_sequences.parts import Masking, Part, packer_for
@@ -33,7 +33,10 @@ FILES_PER_BUCKET = 16
 def model_part(vocabulary: Sequence[Output]) -> Output:
     """The file that the vocabulary is read from."""
     by_part = {output.labels.get("part", ""): output for output in vocabulary}
-    return next(by_part[part] for part in VOCABULARY_PARTS if part in by_part)
+    part = vocabulary_part(by_part)
+    if part is None:
+        raise LookupError(f"the vocabulary stage wrote only {sorted(by_part)}")
+    return by_part[part]
 
 
 def pack_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
@@ -91,14 +94,6 @@ def _texts(store: Store, files: Sequence[Any], config: Mapping[str, Any]) -> Ite
         yield from read_texts(store, key, language)
 
 
-def held_out_of_file(store: Store, key: str, share: float, seed: int) -> set[str]:
-    """Ids of a file's documents that are held out; never all of them."""
-    tables = store.iterate_tables(key, columns=["id"])
-    return split_held_out(
-        [name for table in tables for name in table["id"].to_pylist()], share, seed
-    )
-
-
 @lru_cache(maxsize=1)
 def _opened(
     store: Store, paths: tuple[tuple[str, str], ...], sha256: str, unigram: FileRef
@@ -116,20 +111,7 @@ def _masking(
     config: Mapping[str, Any], vocabulary: Vocabulary | WordPieceVocabulary, counts: Any
 ) -> Masking:
     section = config["masking"]
-    rule = MaskingRule(
-        section["rate"],
-        section["mask_probability"],
-        section["random_probability"],
-        vocabulary.mask_id,
-        vocabulary.special_ids,
-        section["unit"],
-        section["mean_span_words"],
-    )
-    sampler: UnigramSampler | UniformSampler
-    if section["random_from"] == "uniform":
-        sampler = UniformSampler(vocabulary.rows, vocabulary.special_ids)
-    else:
-        sampler = UnigramSampler(counts, vocabulary.special_ids)
+    rule, sampler = rule_and_sampler(section, vocabulary.rows, vocabulary.special_ids, counts)
     starts = None if rule.unit == "token" else vocabulary.word_starts
     return Masking(rule, sampler, config["seed"], section["views"], starts)
 

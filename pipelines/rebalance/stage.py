@@ -9,7 +9,6 @@ from typing import Any
 from pipelines.config import BalanceSection, DataConfig
 from pipelines.core.manifest import Output
 from pipelines.core.shards import Attempt, Step, Unit
-from pipelines.core.store import local_file
 from pipelines.rebalance.table import MEASURES, balance_table, notes_of, sizes_by_language
 
 
@@ -22,9 +21,8 @@ def balance_languages(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -
     for measure in MEASURES:
         attempt.counters[f"excluded_{measure}"] += sum(row[measure] for row in table["excluded"])
     attempt.notes.extend(notes_of(table))
-    with local_file(".json") as path:
-        path.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        attempt.write_file(f"balance-{attempt.unit_id}.json", path, part="balance")
+    content = (json.dumps(table, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
+    attempt.write_bytes(f"balance-{attempt.unit_id}.json", content, part="balance")
 
 
 def balance_step(config: DataConfig, counters: Mapping[str, int]) -> Step:

@@ -18,9 +18,9 @@ import pyarrow as pa
 from pipelines.config import DataConfig
 from pipelines.core.attempt import Attempt
 from pipelines.core.hashing import stable_uint64
-from pipelines.core.held_out import split_held_out
+from pipelines.core.held_out import held_out_of_file
 from pipelines.core.shards import Unit
-from pipelines.core.store import Store, local_file
+from pipelines.core.store import local_file
 from pipelines.core.unigram import lines_of
 from pipelines.train_vocabulary.bert_words import count_bert_words
 from pipelines.train_vocabulary.normalizer import word_normalizer
@@ -70,7 +70,8 @@ def count_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
     """
     language, [ref] = unit.arguments["language"], unit.inputs
     counters, lines = attempt.counters, LowestLines()
-    held_out = held_out_of(attempt.store, ref.path, config)
+    share, seed = config["held_out_share"], config["seed"]
+    held_out = held_out_of_file(attempt.store, ref.path, share, seed)
     with ExitStack() as stack:
         runs = Runs(stack)
         for table in attempt.store.iterate_tables(ref.path, columns=["id", "text"]):
@@ -101,12 +102,6 @@ def count_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
         table = pa.table(columns, schema=HELD_OUT_SCHEMA)
         name = f"{language}/held-out-{attempt.unit_id}"
         attempt.write_table(name, table, part="held-out", language=language)
-
-
-def held_out_of(store: Store, path: str, config: Mapping[str, Any]) -> set[str]:
-    """The documents of a file that are not trained on."""
-    ids = store.read_table(path, columns=["id"])["id"].to_pylist()
-    return split_held_out(ids, config["held_out_share"], config["seed"])
 
 
 class Runs:

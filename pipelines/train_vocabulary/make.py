@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -231,10 +232,8 @@ def write_outputs(trained: Trained, report: Mapping[str, Any], attempt: Attempt)
         files["spm.model"] = trained.vocabulary.model
     files["report.json"] = (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode()
     parts = {"report.json": "report"}
-    with local_file() as path:
-        for name, content in files.items():
-            path.write_bytes(content)
-            attempt.write_file(f"{attempt.unit_id}/{name}", path, part=parts.get(name, name))
-        with path.open("wb") as binary:
-            np.save(binary, trained.by_id)
-        attempt.write_file(f"{attempt.unit_id}/unigram.npy", path, part="unigram")
+    for name, content in files.items():
+        attempt.write_bytes(f"{attempt.unit_id}/{name}", content, part=parts.get(name, name))
+    counts = io.BytesIO()
+    np.save(counts, trained.by_id)
+    attempt.write_bytes(f"{attempt.unit_id}/unigram.npy", counts.getvalue(), part="unigram")

@@ -93,9 +93,8 @@ def read_plan(store: Store, ref: FileRef) -> WordPlan:
 def write_plan(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
     """Write the plan; it is a function of the unit's inputs."""
     plan = WordPlan.model_validate(unit.arguments["plan"])
-    with local_file(".json") as path:
-        path.write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        attempt.write_file(f"plan-{attempt.unit_id}.json", path, part="plan")
+    content = (plan.model_dump_json(indent=1) + "\n").encode("utf-8")
+    attempt.write_bytes(f"plan-{attempt.unit_id}.json", content, part="plan")
     attempt.counters["files"] = len(plan.files)
     attempt.counters["rows"] = plan.rows
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.core.hashing import stable_fraction
+from pipelines.core.held_out import held_out_of_file
 from pipelines.core.manifest import Counters
 from pipelines.core.store import Store
 from pipelines.core.unigram import MAX_LINE_BYTES, NOT_TRAINED_ON, split_line, whole_lines_of
-from pipelines.train_vocabulary.count_job import held_out_of
 
 
 def copies(share_wanted: float, seed: int, *stable_id: Any) -> int:
@@ -68,7 +68,8 @@ class Sample:
                 yield from self._draw_file(language, key)
 
     def _draw_file(self, language: str, key: str) -> Iterator[tuple[str, str, int]]:
-        held_out = held_out_of(self.store, key, self.config)
+        share, seed = self.config["held_out_share"], self.config["seed"]
+        held_out = held_out_of_file(self.store, key, share, seed)
         count = self.counters
         for table in self.store.iterate_tables(key, columns=["id", "text"]):
             for name, text in zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True):

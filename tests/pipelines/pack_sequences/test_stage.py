@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import tomli_w
 
-from pipelines.core.held_out import is_held_out
+from pipelines.core.held_out import held_out_of_file, is_held_out
 from pipelines.core.manifest import (
     StageRecord,
     read_manifests,
@@ -30,9 +30,7 @@ from pipelines.core.store import Store
 from pipelines.core.vocabulary import BOS_ID, EOS_ID, UNK_ID, Vocabulary
 from pipelines.core.wordpiece import WordPieceVocabulary
 from pipelines.pack_sequences import encode
-from pipelines.pack_sequences.stage import held_out_of_file
 from pipelines.run_stage import run_stage
-from pipelines.train_vocabulary.count_job import held_out_of
 from tests.pipelines.pack_sequences.corpus import (
     DOCUMENTS,
     Corpus,
@@ -161,9 +159,8 @@ def test_a_file_whose_documents_would_all_be_held_out_keeps_one_to_train_on(
     ]
     attempt = Attempt(corpus.store, "corpus/unique/more", "unit")
     attempt.write_table("sw/part", documents_to_table(documents), part="unique", language="sw")
-    counting = {"held_out_share": share, "seed": seed}
     path = attempt.outputs[0].path
-    left_out = held_out_of(corpus.store, path, counting)
+    left_out = held_out_of_file(corpus.store, path, share, seed)
     assert len(left_out) == len(names) - 1 > 50
     for smaller in (0.05, 0.2, share):
         packed = held_out_of_file(corpus.store, path, smaller, seed)
