@@ -47,12 +47,16 @@ class RunConfig(DataConfig, ModelConfig):
     report: ReportSection = ReportSection()
 
     @model_validator(mode="after")
-    def _batch_divides_among_workers(self) -> RunConfig:
-        batch, workers = self.pretraining.sequences_per_step, self.cluster.num_workers
-        if batch % workers:
+    def _every_worker_has_work(self) -> RunConfig:
+        self.pretraining.check_workers(self.cluster.most_workers)
+        return self
+
+    @model_validator(mode="after")
+    def _next_sentence_needs_pairs(self) -> RunConfig:
+        if self.encoder.next_sentence and self.packing.mode != "pairs":
             raise ValueError(
-                f"pretraining.sequences_per_step = {batch} is not a multiple of "
-                f"cluster.num_workers = {workers}"
+                "encoder.next_sentence needs packing.mode = 'pairs', not "
+                f"{self.packing.mode!r}; or set encoder.next_sentence = false"
             )
         return self
 

@@ -110,12 +110,7 @@ def pretraining_job(inputs: RunInputs) -> PretrainingJob:
         ConfigError: there is nothing to train on, or a setting does not allow it.
     """
     config, pack = inputs.config, inputs.stage("pack")
-    batch, workers = config.pretraining.sequences_per_step, config.cluster.num_workers
-    if batch % workers:
-        raise ConfigError(
-            f"pretraining.sequences_per_step = {batch} is not a multiple of "
-            f"cluster.num_workers = {workers}"
-        )
+    config.pretraining.check_workers(config.cluster.most_workers)
     length, mode = inputs.setting("packing", "length"), inputs.setting("packing", "mode")
     config.pretraining.check_lengths(length, mode)
     train = by_language(pack.outputs_of(part="train"))

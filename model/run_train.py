@@ -161,7 +161,7 @@ def wait_for_cluster(cluster: ClusterSection) -> None:
 
     if not ray.is_initialized():
         ray.init(log_to_driver=True, configure_logging=False)
-    wanted = {name: value * cluster.num_workers for name, value in needs(cluster).items()}
+    wanted = {name: value * cluster.fewest_workers for name, value in needs(cluster).items()}
     deadline = time.monotonic() + cluster.pending_timeout_seconds
     while True:
         there = ray.cluster_resources()

@@ -7,12 +7,8 @@ from transformers import XLMRobertaForMaskedLM, XLMRobertaForSequenceClassificat
 from model.config import EncoderSection
 from model.encoder import Encoder
 from model.export import CLASSIFIER_NAMES, MASKED_HEAD_NAMES, config_of, hugging_face_name, renamed
-from model.heads import (
-    MaskedLanguageModel,
-    SequenceClassifier,
-    chunked_cross_entropy,
-    cross_entropy_sum,
-)
+from model.heads import MaskedLanguageModel, SequenceClassifier
+from model.losses import chunked_cross_entropy, cross_entropy_sum
 
 SHAPES = [(1, 16, 2, 24, 53, 11), (3, 24, 3, 64, 101, 20), (2, 32, 4, 40, 77, 33)]
 
