@@ -44,6 +44,8 @@ class Batch:
     """Only packing.mode = pairs: segment of each token, int64, shape (batch, tokens)."""
     is_next: torch.Tensor | None = None
     """Only packing.mode = pairs: the second segment follows the first, bool, shape (batch,)."""
+    number: int = 0
+    """Its place among the micro-batches of its step, of all workers together."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class MaskedLanguageModel(nn.Module):
         labels: torch.Tensor,
         document_starts: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """The loss of a batch.
+        """The losses of a batch, as sums.
 
         Args:
             tokens: masked ids, shape (batch, tokens).
@@ -41,12 +41,14 @@ class MaskedLanguageModel(nn.Module):
             document_starts: as in `Encoder.forward`.
 
         Returns:
-            Cross-entropy in nats, summed over masked positions, shape ().
+            Cross-entropies in nats, shape (2,): over masked positions, and over pairs (0 where
+            there is no next-sentence head).
         """
         hidden = self.encoder(tokens, document_starts).flatten(0, 1).index_select(0, masked)
-        return chunked_cross_entropy(
+        masked_loss = chunked_cross_entropy(
             self.transform(hidden), self.encoder.words.weight, self.bias, labels
         )
+        return torch.stack([masked_loss, torch.zeros_like(masked_loss)])
 
     def transform(self, hidden: torch.Tensor) -> torch.Tensor:
         """Dense, GELU, norm: what lies between the encoder and the decoder; shape is kept."""

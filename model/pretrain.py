@@ -167,7 +167,7 @@ def update(
     for number, batch in enumerate(parts):
         with without_sync(wrapped, skip=number < len(parts) - 1):
             with precision(settings.precision, worker.device):
-                loss = wrapped(*inputs_of(batch, worker))
+                loss = wrapped(*inputs_of(batch, worker)).sum()
             (loss * scale).backward()
         losses.append(loss.detach())
     norm = torch.nn.utils.clip_grad_norm_(
@@ -214,7 +214,7 @@ def evaluate(
     for number, language in enumerate(data.held_out.counts):
         for batch in data.held_out_batches(language, worker):
             with precision(settings.precision, worker.device):
-                loss = model(*inputs_of(batch, worker))
+                loss = model(*inputs_of(batch, worker))[0]
             sums[number, 0] += loss
             sums[number, 1] += len(batch.labels)
     model.train()

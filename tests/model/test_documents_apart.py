@@ -84,11 +84,11 @@ def test_gradients_of_packed_documents_are_those_of_single_ones() -> None:
     documents = [document(rng, n) for n in (6, 9, 5)]
     tokens, starts = packed([documents])
     masked, labels = starts + 2, torch.tensor([one[2] for one in documents])
-    model(tokens, masked, labels, starts).backward()
+    model(tokens, masked, labels, starts).sum().backward()
     together = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
     for one in documents:
-        model(torch.tensor([one]), torch.tensor([2]), torch.tensor([one[2]])).backward()
+        model(torch.tensor([one]), torch.tensor([2]), torch.tensor([one[2]])).sum().backward()
     alone = [p.grad for p in model.parameters() if p.grad is not None]
     for a, b in zip(together, alone, strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)

@@ -51,7 +51,7 @@ def test_masked_model_gives_the_logits_and_gradients_of_transformers(
 
     masked = torch.nonzero(real.flatten()).flatten()[1::3]
     labels = torch.randint(4, rows, (len(masked),))
-    own(tokens, masked, labels).backward()
+    own(tokens, masked, labels).sum().backward()
     flat = reference.flatten(0, 1)[masked]
     torch.nn.functional.cross_entropy(flat, labels, reduction="sum").backward()
     gradients = dict(theirs.named_parameters(remove_duplicate=False))
@@ -116,7 +116,7 @@ def test_a_batch_without_masked_tokens_costs_nothing_and_has_gradients() -> None
     section = EncoderSection(layers=1, hidden_size=8, heads=1, feed_forward_size=8)
     model = MaskedLanguageModel(Encoder(section, 50, 10))
     empty = torch.zeros(0, dtype=torch.int64)
-    loss = model(torch.tensor([[0, 5, 2]]), empty, empty)
+    loss = model(torch.tensor([[0, 5, 2]]), empty, empty).sum()
     loss.backward()
     assert float(loss.detach()) == 0.0
     assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
