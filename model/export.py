@@ -1,37 +1,37 @@
-"""Export to the Hugging Face format (model type `xlm-roberta`), proven on every export.
+"""Export to the Hugging Face format, proven on every export.
 
-The layout is RoBERTa's, so export is a renaming; the vocabulary matrix is stored once, the tie to
-the decoder declared in config.json. Before a folder counts, transformers loads it again and its
-logits and ids are compared with ours. The tokenizer's files are those of
-pipelines/core/tokenizer_file.py; the layout is the same whatever kind the vocabulary is.
+The layouts are those of transformers (`xlm-roberta`, `bert`, `modernbert`), so export is a
+renaming; the vocabulary matrix is stored once, the tie to the decoder declared in config.json.
+Before a folder counts, transformers loads it again and its logits and ids are compared with ours.
+The tokenizer's files are those of pipelines/core/tokenizer_file.py, whatever the layout.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, processors
 from transformers import (
     AutoModelForMaskedLM,
+    AutoModelForPreTraining,
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    XLMRobertaConfig,
 )
 from transformers.utils.logging import disable_progress_bar
 
-from model.config import EncoderSection
-from model.encoder import FIRST_POSITION, LAYER_NORM_EPSILON
 from model.heads import MaskedLanguageModel, SequenceClassifier
+from model.hugging_face.configs import CLASSIFIER_CLASSES, config_of, longest_input, masked_class
+from model.hugging_face.names import Head, to_hugging_face
 from pipelines.core.tokenizer_file import tokenizer_files
 from pipelines.core.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabulary
 from pipelines.core.wordpiece import WordPieceVocabulary
 
 MAX_LOGIT_DIFFERENCE = 1e-5
-Tensors = dict[str, torch.Tensor]
 AnyVocabulary = Vocabulary | WordPieceVocabulary
 LITERAL_NAMES = (
     "a </s> b<s>c <pad> <unk>, </s>",
@@ -40,93 +40,62 @@ LITERAL_NAMES = (
 )
 """Text that holds names of special tokens; none of them may become the token."""
 
-ENCODER_NAMES = {
-    "words": "embeddings.word_embeddings",
-    "positions": "embeddings.position_embeddings",
-    "token_type": "embeddings.token_type_embeddings",
-    "embedding_norm": "embeddings.LayerNorm",
-}
-LAYER_NAMES = {
-    "attention.query": "attention.self.query",
-    "attention.key": "attention.self.key",
-    "attention.value": "attention.self.value",
-    "attention.output": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "expand": "intermediate.dense",
-    "contract": "output.dense",
-    "output_norm": "output.LayerNorm",
-}
-MASKED_HEAD_NAMES = {"dense": "lm_head.dense", "norm": "lm_head.layer_norm"}
-CLASSIFIER_NAMES = {"dense": "classifier.dense", "output": "classifier.out_proj"}
-
 
 class ExportMismatch(RuntimeError):
     """What transformers loads is not the model that was exported."""
 
 
-def hugging_face_name(name: str, head: Mapping[str, str]) -> str:
-    """The name of one of our tensors in transformers.
+def write_tokenizer(
+    folder: Path, vocabulary: AnyVocabulary, length: int, segments: int = 1
+) -> None:
+    """Write what AutoTokenizer reads, and the SentencePiece model where there is one.
 
-    Raises:
-        KeyError: the tensor is none of this model's.
+    Args:
+        segments: of the encoder. With two, a pair is written as it was trained on: one </s> between
+            its parts, and the second is of segment 1.
     """
-    if name == "bias":
-        return "lm_head.bias"
-    module, _, kind = name.rpartition(".")
-    layer = re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module)
-    if layer:
-        return f"roberta.encoder.layer.{layer[1]}.{LAYER_NAMES[layer[2]]}.{kind}"
-    if module.startswith("encoder."):
-        return f"roberta.{ENCODER_NAMES[module.removeprefix('encoder.')]}.{kind}"
-    return f"{head[module]}.{kind}"
-
-
-def renamed(tensors: Mapping[str, torch.Tensor], head: Mapping[str, str]) -> Tensors:
-    """Our tensors under the names transformers gives them; the vocabulary matrix occurs once.
-
-    Raises:
-        ExportMismatch: there is a decoder matrix of its own, which the tied format would drop.
-    """
-    if "decoder.weight" in tensors:
-        tied = torch.equal(tensors["decoder.weight"], tensors["encoder.words.weight"])
-        if not tied:
-            raise ExportMismatch(
-                "decoder.weight differs from encoder.words.weight: the exported format ties them, "
-                "so the decoder would be lost"
-            )
-        tensors = {name: t for name, t in tensors.items() if name != "decoder.weight"}
-    return {hugging_face_name(name, head): t.contiguous() for name, t in tensors.items()}
-
-
-def config_of(encoder: EncoderSection, rows: int, length: int, **more: Any) -> XLMRobertaConfig:
-    """The configuration transformers needs; the position table has `length` + 2 rows."""
-    return XLMRobertaConfig(
-        vocab_size=rows,
-        hidden_size=encoder.hidden_size,
-        num_hidden_layers=encoder.layers,
-        num_attention_heads=encoder.heads,
-        intermediate_size=encoder.feed_forward_size,
-        hidden_act="gelu",
-        hidden_dropout_prob=encoder.dropout,
-        attention_probs_dropout_prob=encoder.dropout,
-        max_position_embeddings=length + FIRST_POSITION,
-        type_vocab_size=1,
-        initializer_range=encoder.initializer_std,
-        layer_norm_eps=LAYER_NORM_EPSILON,
-        bos_token_id=BOS_ID,
-        pad_token_id=PAD_ID,
-        eos_token_id=EOS_ID,
-        tie_word_embeddings=True,
-        **more,
-    )
-
-
-def write_tokenizer(folder: Path, vocabulary: AnyVocabulary, length: int) -> None:
-    """Write what AutoTokenizer reads, and the SentencePiece model where there is one."""
-    for name, content in tokenizer_files(vocabulary, length).items():
+    files = tokenizer_files(vocabulary, length)
+    if segments > 1:
+        tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode("utf-8"))
+        bos, eos = vocabulary.token(BOS_ID), vocabulary.token(EOS_ID)
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{bos} $A {eos}",
+            pair=f"{bos}:0 $A:0 {eos}:0 $B:1 {eos}:1",
+            special_tokens=[(bos, BOS_ID), (eos, EOS_ID)],
+        )
+        settings = json.loads(files["tokenizer_config.json"])
+        settings["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+        files["tokenizer.json"] = tokenizer.to_str(pretty=False).encode("utf-8")
+        files["tokenizer_config.json"] = json.dumps(settings, indent=1, ensure_ascii=False).encode()
+    for name, content in files.items():
         (folder / name).write_bytes(content)
     if isinstance(vocabulary, Vocabulary):
         (folder / "sentencepiece.bpe.model").write_bytes(vocabulary.model)
+
+
+def write_model(
+    folder: Path, model: MaskedLanguageModel | SequenceClassifier, labels: Sequence[str] = ()
+) -> None:
+    """Write config.json and model.safetensors, as `verify_model` reads them.
+
+    Args:
+        labels: of a classifier; their own names go into config.json.
+    """
+    encoder = model.encoder
+    section = encoder.section
+    head: Head = "masked" if isinstance(model, MaskedLanguageModel) else "classifier"
+    if head == "masked":
+        names: dict[str, Any] = {"architectures": [masked_class(section)]}
+    else:
+        names = {
+            "architectures": [CLASSIFIER_CLASSES[section.layout]],
+            "id2label": dict(enumerate(labels)),
+            "label2id": {label: i for i, label in enumerate(labels)},
+            "problem_type": "single_label_classification",
+        }
+    config_of(section, encoder.rows, encoder.length, **names).save_pretrained(folder)
+    tensors = to_hugging_face(model.state_dict(), section.layout, head)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def export_masked_model(
@@ -136,14 +105,8 @@ def export_masked_model(
 
     `verify_model` and `verify_tokenizer` prove it.
     """
-    encoder = model.encoder
-    config = config_of(
-        encoder.section, encoder.rows, encoder.length, architectures=["XLMRobertaForMaskedLM"]
-    )
-    config.save_pretrained(folder)
-    tensors = renamed(model.state_dict(), MASKED_HEAD_NAMES)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    write_tokenizer(folder, vocabulary, encoder.length)
+    write_model(folder, model)
+    write_tokenizer(folder, vocabulary, model.encoder.length, model.encoder.section.segments)
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
@@ -154,20 +117,8 @@ def export_classifier(
     vocabulary: AnyVocabulary,
 ) -> None:
     """Write the whole folder of a classifier, with the labels' own names in config.json."""
-    encoder = model.encoder
-    config = config_of(
-        encoder.section,
-        encoder.rows,
-        encoder.length,
-        architectures=["XLMRobertaForSequenceClassification"],
-        id2label=dict(enumerate(labels)),
-        label2id={label: i for i, label in enumerate(labels)},
-        problem_type="single_label_classification",
-    )
-    config.save_pretrained(folder)
-    tensors = renamed(model.state_dict(), CLASSIFIER_NAMES)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    write_tokenizer(folder, vocabulary, encoder.length)
+    write_model(folder, model, labels)
+    write_tokenizer(folder, vocabulary, model.encoder.length, model.encoder.section.segments)
 
 
 def verify_model(
@@ -175,37 +126,60 @@ def verify_model(
 ) -> float:
     """Load the folder in transformers and compare logits on real rows of ids.
 
+    Where the encoder knows two segments, what follows the first </s> of a row is the second one,
+    and the logits of the next-sentence head are compared too.
+
     Returns:
         The largest difference.
 
     Raises:
         ExportMismatch: weights are missing, left over or newly made, or logits differ.
     """
-    masked = isinstance(model, MaskedLanguageModel)
-    kind = AutoModelForMaskedLM if masked else AutoModelForSequenceClassification
+    tokens = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD_ID
+    )
+    ends = (tokens == EOS_ID).long()
+    segments = ((ends.cumsum(dim=1) - ends) > 0).long()
+    kind = AutoModelForSequenceClassification
+    if isinstance(model, MaskedLanguageModel):
+        pairs = model.next_sentence is not None
+        kind = AutoModelForPreTraining if pairs else AutoModelForMaskedLM
     disable_progress_bar()
     loaded, info = kind.from_pretrained(folder, output_loading_info=True, local_files_only=True)
     wrong = {name: sorted(map(str, found)) for name, found in info.items() if found}
     if wrong:
         raise ExportMismatch(f"{folder.name}: transformers reports {wrong}")
-    longest = max(len(row) for row in rows)
-    tokens = torch.full((len(rows), longest), PAD_ID)
-    for i, row in enumerate(rows):
-        tokens[i, : len(row)] = torch.tensor(row)
+    inputs = {"input_ids": tokens, "attention_mask": (tokens != PAD_ID).long()}
+    if model.encoder.section.segments > 1:
+        inputs["token_type_ids"] = segments
     model.eval()
     loaded.eval()
     with torch.no_grad():
-        own = model.logits(tokens) if isinstance(model, MaskedLanguageModel) else model(tokens)
-        theirs = loaded(input_ids=tokens, attention_mask=(tokens != PAD_ID).long()).logits
-    difference = (own - theirs).abs()
-    if masked:
-        difference = difference[tokens != PAD_ID]
-    largest = float(difference.max())
+        theirs = list(loaded(**inputs).values())
+        own = own_logits(model, tokens, segments)
+    real = tokens != PAD_ID
+    differences = [
+        (mine - other)[real] if mine.ndim == 3 else mine - other
+        for mine, other in zip(own, theirs, strict=True)
+    ]
+    largest = max(float(difference.abs().max()) for difference in differences)
     if not largest <= MAX_LOGIT_DIFFERENCE:
         raise ExportMismatch(
             f"{folder.name}: logits differ by {largest:.2e}, allowed {MAX_LOGIT_DIFFERENCE:.0e}"
         )
     return largest
+
+
+def own_logits(
+    model: MaskedLanguageModel | SequenceClassifier, tokens: torch.Tensor, segments: torch.Tensor
+) -> list[torch.Tensor]:
+    """All logits of a model, in the order in which transformers gives them."""
+    if isinstance(model, SequenceClassifier):
+        return [model(tokens, segments)]
+    logits = [model.logits(tokens, segments)]
+    if model.next_sentence is not None:
+        logits.append(model.pair_logits(model.encoder(tokens, segments=segments)))
+    return logits
 
 
 def verify_tokenizer(folder: Path, vocabulary: AnyVocabulary, lines: Sequence[str]) -> int:
@@ -267,7 +241,7 @@ def fill_mask(folder: Path, text: str, top: int = 5) -> list[tuple[str, float, s
     if len(places) != 1:
         raise ValueError(f"write one {tokenizer.mask_token} into the text; it has {len(places)}")
     model = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
-    length = model.config.max_position_embeddings - FIRST_POSITION
+    length = longest_input(model.config)
     if tokens.shape[1] > length:
         raise ValueError(f"the text has {tokens.shape[1]} tokens; the model reads {length}")
     [place] = places

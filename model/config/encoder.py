@@ -13,6 +13,27 @@ from pydantic import Field, model_validator
 from model.config.types import PositiveInt, Rate
 from pipelines.core.config import Config
 
+Layout = Literal["xlm-roberta", "bert", "modernbert"]
+
+LAYOUTS: dict[Layout, tuple[str, dict[str, Any]]] = {
+    "xlm-roberta": (
+        "XLM-R",
+        {
+            "first_position": 2,
+            "positions": "learned",
+            "feed_forward": "gelu",
+            "biases": True,
+            "next_sentence": False,
+        },
+    ),
+    "bert": ("BERT", {"positions": "learned", "feed_forward": "gelu", "biases": True}),
+    "modernbert": (
+        "ModernBERT",
+        {"positions": "rotary", "feed_forward": "geglu", "segments": 0, "next_sentence": False},
+    ),
+}
+"""What a layout of transformers leaves no choice about."""
+
 PRESETS = Path(__file__).resolve().parent.parent / "presets"
 
 
@@ -68,6 +89,9 @@ class EncoderSection(Config):
     """XLM-R, ModernBERT: 1e-5; BERT: 1e-12."""
     dropout: Rate = 0.1
     """After embeddings, attention weights and sub-layers, as in BERT."""
+    attention_dropout: Rate | None = None
+    """On attention weights; not given: as `dropout`. PyTorch's variable-length kernel, with which
+    a GPU encodes documents apart in bfloat16, has none: 0 lets training use it."""
     initializer_std: Annotated[float, Field(gt=0)] = 0.02
     """Standard deviation of the normal distribution weights start from."""
 
@@ -97,3 +121,32 @@ class EncoderSection(Config):
         if self.next_sentence and self.segments != 2:
             raise ValueError(f"next_sentence needs segments = 2, not {self.segments}")
         return self
+
+    @model_validator(mode="after")
+    def _has_a_layout(self) -> EncoderSection:
+        name, wanted = LAYOUTS[self.layout]
+        wrong = [
+            f"{setting} = {value!r}, not {getattr(self, setting)!r}"
+            for setting, value in wanted.items()
+            if getattr(self, setting) != value
+        ]
+        if self.norm == "post" and not self.segments:
+            wrong.append("a segment table: segments = 1 or 2")
+        if wrong:
+            raise ValueError(
+                f"norm = {self.norm!r} and first_position = {self.first_position} make the layout "
+                f"of {name}, which has {'; '.join(wrong)}. Another mix could not be exported"
+            )
+        return self
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of transformers that these settings make, by its model type."""
+        if self.norm == "pre":
+            return "modernbert"
+        return "xlm-roberta" if self.first_position else "bert"
+
+    @property
+    def dropout_of_attention(self) -> float:
+        """Probability with which attention weights are dropped in training."""
+        return self.dropout if self.attention_dropout is None else self.attention_dropout

@@ -11,31 +11,29 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from transformers import pipeline
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer, pipeline
 
-from model.config import EncoderSection
 from model.encoder import Encoder
 from model.export import (
-    MASKED_HEAD_NAMES,
     ExportMismatch,
     export_classifier,
     export_masked_model,
     fill_mask,
     masks_read,
-    renamed,
     verify_model,
     verify_tokenizer,
+    write_model,
 )
 from model.heads import MaskedLanguageModel, SequenceClassifier
 from model.plan import RunInputs
 from pipelines.core.store import Store
 from pipelines.core.tokenizer_file import tokenizer_files
 from pipelines.core.vocabulary import Vocabulary
+from tests.model.layouts import LAYOUTS, section_of_layout, shaken
 from tests.model.tiny import build, tiny_config
 
 ROWS = [[0, 5, 6, 7, 2], [0, 9, 2], [0, 20, 21, 22, 23, 24, 2], [0, 50, 2, 51, 2], [0, 4, 2]]
-SECTION = EncoderSection(layers=2, hidden_size=64, heads=4, feed_forward_size=128)
 
 
 @pytest.fixture(scope="module")
@@ -45,44 +43,55 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
     return RunInputs(store, "tiny").vocabulary
 
 
-def trained_model(rows: int) -> MaskedLanguageModel:
+def trained_model(layout: str, rows: int) -> MaskedLanguageModel:
     """A model three steps away from its start, so that biases and norms are not at 0 and 1."""
     torch.manual_seed(3)
-    model = MaskedLanguageModel(Encoder(SECTION, rows, 24))
+    sizes = {"hidden_size": 64, "heads": 4, "feed_forward_size": 128}
+    model = MaskedLanguageModel(Encoder(section_of_layout(layout, **sizes), rows, 24))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    tokens, masked = torch.tensor([[0, 5, 2, 6, 7, 2]]), torch.tensor([1, 3])
+    segments, is_next = torch.tensor([[0, 0, 0, 1, 1, 1]]), torch.tensor([True])
     for _ in range(3):
         optimizer.zero_grad()
-        tokens, masked = torch.tensor([[0, 5, 6, 7, 2]]), torch.tensor([1, 3])
-        model(tokens, masked, torch.tensor([9, 8])).sum().backward()
+        model(tokens, masked, torch.tensor([9, 8]), None, segments, is_next).sum().backward()
         optimizer.step()
     return model
 
 
+@pytest.fixture(scope="module", params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def exported(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(layout: str, vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("folder")
-    model = trained_model(vocabulary.rows)
+    model = trained_model(layout, vocabulary.rows)
     export_masked_model(folder, model, vocabulary, "card")
     assert verify_model(folder, model, ROWS) <= 1e-5
     return folder
 
 
+PROGRAM = """
+import json, sys, torch, transformers
+config = json.load(open(sys.argv[1] + "/config.json"))
+load = getattr(transformers, config["architectures"][0]).from_pretrained
+model, info = load(sys.argv[1], output_loading_info=True)
+with torch.no_grad():
+    outputs = [model.eval()(torch.tensor([row]))[0][0] for row in json.loads(sys.argv[2])]
+found = {name: sorted(map(str, names)) for name, names in info.items()}
+print(json.dumps([found, [output.tolist() for output in outputs]]))
+"""
+
+
 def test_a_new_process_finds_the_same_logits_and_nothing_missing(
-    exported: Path, vocabulary: Vocabulary, tmp_path: Path
+    layout: str, tmp_path: Path
 ) -> None:
-    program = (
-        "import json, sys, torch\n"
-        "from transformers import AutoModelForMaskedLM\n"
-        "load = AutoModelForMaskedLM.from_pretrained\n"
-        "model, info = load(sys.argv[1], output_loading_info=True)\n"
-        "rows = json.loads(sys.argv[2])\n"
-        "with torch.no_grad():\n"
-        "    outputs = [model.eval()(input_ids=torch.tensor([row])) for row in rows]\n"
-        "logits = [output.logits[0].tolist() for output in outputs]\n"
-        "print(json.dumps([{k: sorted(map(str, v)) for k, v in info.items()}, logits]))\n"
-    )
+    """Case C46: 1,002 rows, 64 wide, two layers, three steps, five rows of ids."""
+    model = trained_model(layout, 1002)
+    write_model(tmp_path, model)
     done = subprocess.run(
-        [sys.executable, "-c", program, str(exported), json.dumps(ROWS)],
+        [sys.executable, "-c", PROGRAM, str(tmp_path), json.dumps(ROWS)],
         capture_output=True,
         text=True,
         check=True,
@@ -90,34 +99,45 @@ def test_a_new_process_finds_the_same_logits_and_nothing_missing(
     info, logits = json.loads(done.stdout.splitlines()[-1])
 
     assert not any(info.values()), info
-    own = trained_model(vocabulary.rows).eval()
     for row, theirs in zip(ROWS, logits, strict=True):
         with torch.no_grad():
-            ours = own.logits(torch.tensor([row]))[0]
-        assert torch.allclose(ours, torch.tensor(theirs), atol=1e-5)
-
-
-def test_the_vocabulary_matrix_is_stored_once(exported: Path, vocabulary: Vocabulary) -> None:
-    parameters = sum(p.numel() for p in trained_model(vocabulary.rows).parameters())
-    tensors = load_file(exported / "model.safetensors")
-
+            ours = model.eval().logits(torch.tensor([row]))[0]
+        assert torch.allclose(ours, torch.tensor(theirs), atol=1e-5, rtol=0)
+    parameters = sum(p.numel() for p in model.parameters())
+    tensors = load_file(tmp_path / "model.safetensors")
     assert sum(tensor.numel() for tensor in tensors.values()) == parameters
-    assert (exported / "model.safetensors").stat().st_size < 1.2 * 4 * parameters
+    assert sum(tensor.shape[0] == 1002 and tensor.ndim == 2 for tensor in tensors.values()) == 1
+    assert (tmp_path / "model.safetensors").stat().st_size < 1.2 * 4 * parameters
 
 
-def test_a_broken_tie_is_refused_and_a_whole_one_is_not(vocabulary: Vocabulary) -> None:
-    state = trained_model(vocabulary.rows).state_dict()
-    words = state["encoder.words.weight"]
-
-    assert renamed({**state, "decoder.weight": words.clone()}, MASKED_HEAD_NAMES).keys() == (
-        renamed(state, MASKED_HEAD_NAMES).keys()
+def test_weights_that_do_not_fit_are_found(layout: str, tmp_path: Path) -> None:
+    model = trained_model(layout, 1002)
+    write_model(tmp_path, model)
+    tensors = load_file(tmp_path / "model.safetensors")
+    name = next(
+        name for name in tensors if name.endswith(("embeddings.LayerNorm.weight", "s.norm.weight"))
     )
-    with pytest.raises(ExportMismatch, match=r"decoder\.weight differs"):
-        renamed({**state, "decoder.weight": words + 1e-3}, MASKED_HEAD_NAMES)
+    for wrong, said in (
+        ({key: t for key, t in tensors.items() if key != name}, f"missing_keys.*{name}"),
+        ({**tensors, "spare.weight": torch.ones(2)}, "unexpected_keys.*spare.weight"),
+    ):
+        save_file(wrong, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(ExportMismatch, match=said):
+            verify_model(tmp_path, model, ROWS)
 
 
-def test_a_changed_weight_is_found(exported: Path, vocabulary: Vocabulary) -> None:
-    model = trained_model(vocabulary.rows)
+def test_a_changed_pair_head_is_found(tmp_path: Path) -> None:
+    model = trained_model("bert+next", 1002)
+    write_model(tmp_path, model)
+    assert model.next_sentence is not None
+    with torch.no_grad():
+        model.next_sentence.bias[1] += 0.01
+    with pytest.raises(ExportMismatch, match="logits differ by 1.0"):
+        verify_model(tmp_path, model, ROWS)
+
+
+def test_a_changed_weight_is_found(layout: str, exported: Path, vocabulary: Vocabulary) -> None:
+    model = trained_model(layout, vocabulary.rows)
     with torch.no_grad():
         model.bias[7] += 0.01
 
@@ -126,10 +146,12 @@ def test_a_changed_weight_is_found(exported: Path, vocabulary: Vocabulary) -> No
 
 
 def test_the_tokenizer_s_files_are_those_of_the_vocabulary(
-    exported: Path, vocabulary: Vocabulary
+    layout: str, exported: Path, vocabulary: Vocabulary
 ) -> None:
+    two_segments = layout.startswith("bert")
     for name, content in tokenizer_files(vocabulary, max_length=24).items():
-        assert (exported / name).read_bytes() == content
+        changed = two_segments and name != "special_tokens_map.json"
+        assert ((exported / name).read_bytes() != content) is changed, name
     assert (exported / "sentencepiece.bpe.model").read_bytes() == vocabulary.model
 
 
@@ -138,6 +160,21 @@ def test_the_tokenizer_gives_the_vocabulary_s_ids(exported: Path, vocabulary: Vo
     assert verify_tokenizer(exported, vocabulary, lines) == 0
     assert verify_tokenizer(exported, vocabulary, [*lines, "wa <mask> ki", "<mask><mask>"]) == 2
     assert masks_read(vocabulary, "<mask> <mask") == 1
+
+
+def test_a_pair_is_written_as_the_model_knows_pairs(
+    layout: str, exported: Path, vocabulary: Vocabulary
+) -> None:
+    """With two segments as packing.mode = pairs writes them; else as XLM-R does."""
+    first, second = (vocabulary.encode(text).tolist() for text in ("wa ki", "li"))
+    got = dict(AutoTokenizer.from_pretrained(exported)("wa ki", "li"))
+    if layout.startswith("bert"):
+        assert got["input_ids"] == [0, *first, 2, *second, 2]
+        segments = [0] * (len(first) + 2) + [1] * (len(second) + 1)
+        assert got["token_type_ids"] == segments
+    else:
+        assert got["input_ids"] == [0, *first, 2, 2, *second, 2]
+        assert "token_type_ids" not in got
 
 
 def changed_folder(exported: Path, folder: Path, name: str, change: Any) -> Path:
@@ -179,14 +216,16 @@ def test_a_tokenizer_that_reads_otherwise_is_found(
         verify_tokenizer(folder, vocabulary, ["kaanen"])
 
 
-def test_the_fill_mask_pipeline_works_on_the_folder(exported: Path, vocabulary: Vocabulary) -> None:
+def test_the_fill_mask_pipeline_works_on_the_folder(
+    layout: str, exported: Path, vocabulary: Vocabulary
+) -> None:
     """What users type first."""
     found = pipeline("fill-mask", str(exported), top_k=3)("wa <mask>.")
     ours = fill_mask(exported, "wa <mask>.", top=3)
     assert [answer["score"] for answer in found] == pytest.approx([p for _, p, _ in ours])
     assert [answer["sequence"] for answer in found] == [text for _, _, text in ours]
     ids = [0, *vocabulary.encode("wa").tolist(), vocabulary.mask_id]
-    model = trained_model(vocabulary.rows).eval()
+    model = trained_model(layout, vocabulary.rows).eval()
     with torch.no_grad():
         row = torch.tensor([[*ids, vocabulary.encode("wa.").tolist()[-1], 2]])
         best = model.logits(row)[0, len(ids) - 1].softmax(dim=0).topk(3)
@@ -205,9 +244,13 @@ def test_a_mask_takes_the_blank_before_it_and_is_filled(exported: Path) -> None:
         fill_mask(exported, "wa ki li tu sha ngo ku ji " * 20 + "<mask>")
 
 
-def test_a_classifier_keeps_its_labels_names(vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_a_classifier_keeps_its_labels_names(
+    layout: str, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
     torch.manual_seed(4)
-    model = SequenceClassifier(Encoder(SECTION, vocabulary.rows, 24), 3)
+    section = section_of_layout(layout)
+    model = SequenceClassifier(Encoder(section, vocabulary.rows, 24), 3)
+    shaken(model)
     labels = ["10", "9", "sports"]
     export_classifier(tmp_path, model, labels, vocabulary)
 

@@ -36,8 +36,8 @@ def untrained(unit: Unit, config: dict[str, int], attempt: Attempt) -> None:
     job = pretraining_job(inputs)
     model = MaskedLanguageModel(Encoder(job.encoder, job.rows, job.length))
     losses = {tag: {"loss_sum": 30.0, "tokens": 10, "correct": 1} for tag in LANGUAGES}
-    metrics = {"steps": 12, "tokens_seen": 99, "evaluations": [{"languages": losses}],
-               "unigram": losses}  # fmt: skip
+    evaluations = [{"step": 12, "languages": losses}]
+    metrics = {"steps": 12, "tokens_seen": 99, "evaluations": evaluations, "unigram": losses}
     for part, content in (
         ("model", tensors_to_bytes(model.state_dict())),
         ("metrics", json.dumps(metrics).encode()),
@@ -47,9 +47,27 @@ def untrained(unit: Unit, config: dict[str, int], attempt: Attempt) -> None:
         attempt.write_file(f"{attempt.unit_id}/{part}", path, part=part)
 
 
-def run_with(folder: Path, kind: str) -> RunInputs:
+BERT = {"first_position": 0, "segments": 2, "norm_epsilon": 1e-12}
+MODERN = {
+    "norm": "pre",
+    "positions": "rotary",
+    "feed_forward": "geglu",
+    "biases": False,
+    "segments": 0,
+}
+RUNS: dict[str, tuple[str, dict[str, object]]] = {
+    "unigram": ("unigram", {}),
+    "unigram-modern": ("unigram", MODERN),
+    "wordpiece": ("wordpiece", {}),
+    "wordpiece-bert": ("wordpiece", BERT),
+}
+"""Kind of the vocabulary, and settings of the encoder."""
+
+
+def run_with(folder: Path, kind: str, encoder: dict[str, object]) -> RunInputs:
     store = Store(str(folder / "store"))
-    build(store, tiny_config(vocabulary={"kind": kind}, masking={"unit": "word"}))
+    masking = {"unit": "word"}
+    build(store, tiny_config(vocabulary={"kind": kind}, masking=masking, encoder=encoder))
     step = Step(
         "pretrain", 1, "runs/tiny/pretrained", {"seed": 5, "folder": str(folder)}, untrained
     )
@@ -57,9 +75,9 @@ def run_with(folder: Path, kind: str) -> RunInputs:
     return RunInputs(store, "tiny")
 
 
-@pytest.fixture(scope="module", params=["unigram", "wordpiece"])
+@pytest.fixture(scope="module", params=list(RUNS))
 def inputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunInputs:
-    return run_with(tmp_path_factory.mktemp(request.param), request.param)
+    return run_with(tmp_path_factory.mktemp(request.param), *RUNS[request.param])
 
 
 def fetched(store: Store, record: StageRecord, folder: Path, part: str) -> Path:
@@ -86,12 +104,17 @@ def test_the_export_stage(inputs: RunInputs, tmp_path: Path) -> None:
     assert (tokenizer.mask_token, tokenizer.model_max_length) == (mask, 24)
     own = inputs.vocabulary.encode("wa </s> [SEP] ki").tolist()
     assert tokenizer("wa </s> [SEP] ki")["input_ids"] == [0, *own, 2]
+    config = json.loads((folder / "config.json").read_text())
+    layout = inputs.config.encoder.layout
+    assert config["model_type"] == layout
+    assert ("token_type_ids" in tokenizer.model_input_names) is (layout == "bert")
     assert len(pipeline("fill-mask", str(folder))(f"wa {mask} ki.")) == 5
     assert len(fill_mask(folder, f"wa {mask}.", top=2)) == 2
     with pytest.raises(ValueError, match=re.escape(f"write one {mask} into the text; it has 0")):
         fill_mask(folder, "wa ki")
 
     card = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"(`{layout}`)" in card
     assert f"`{mask}` in a text, after normalization, is the mask" in card
     assert "predicted: 0.15; chosen as whole words. Of these 0.8 are replaced by" in card
     assert ("| WordPiece |" in card) is wordpiece
@@ -138,7 +161,7 @@ def test_fine_tuning_reads_and_exports_the_vocabulary(inputs: RunInputs, tmp_pat
         ({"unit": "span"}, "chosen as spans of 3.8 words on average"),
         (
             {"phases": [{"until": 0.5, "rate": 0.3}, {"until": 1.0, "rate": 0.15}]},
-            "predicted: 0.3 until 50%, then 0.15 until 100% of the steps; chosen",
+            "predicted: 0.3 until 50%, then 0.15 until 100% of the training; chosen",
         ),
         (
             {"mask_probability": 0.5, "random_probability": 0.25, "random_from": "uniform"},

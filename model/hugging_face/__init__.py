@@ -1,0 +1,1 @@
+"""The layouts of transformers: names of tensors and configurations, both ways."""
