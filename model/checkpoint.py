@@ -1,123 +1,102 @@
-"""Checkpoints on the store: files first, a manifest with sizes and digests last.
+"""Checkpoints on the store: saving, and choosing the one to go on from.
 
-Only a checkpoint whose manifest is there and whose files match it is ever loaded; a half-written
-or damaged one is passed over for the one before it.
+Only a checkpoint whose manifest is there and whose files match it is ever loaded; a half-written or
+damaged one is passed over for the one before it. The format is in checkpoint_files.py. Saving while
+training goes on is in checkpoint_writer.py, keeping and deleting in checkpoint_upkeep.py, and
+checkpoints that a person names in checkpoint_names.py.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import uuid
+from functools import partial
 
-import torch
-from pydantic import ValidationError
-from safetensors.torch import load_file, save_file
-
+from model.checkpoint_files import (
+    MANIFEST,
+    MODEL,
+    OPTIMIZER,
+    STEP_FOLDER,
+    Checkpoint,
+    CheckpointDamaged,
+    CheckpointManifest,
+    Tensors,
+    Wanted,
+    check_sizes,
+    publish_manifest,
+    read_manifest,
+    save_tensors,
+    save_training,
+    step_key,
+    training_json,
+    write_file,
+)
+from model.checkpoint_names import find_named, is_checkpoint_name, named, run_checkpoints
+from model.checkpoint_reading import read_files
+from model.checkpoint_upkeep import Tidied, delete_older, whole_checkpoints
+from model.checkpoint_writer import CheckpointLost, CheckpointWriter, Saved
 from model.distributed import Worker
-from pipelines.core.config import Config
-from pipelines.core.manifest import sha256_of
-from pipelines.core.store import Store, local_file
+from pipelines.core.store import Store
 
-MODEL, OPTIMIZER, TRAINING = "model.safetensors", "optimizer.safetensors", "training.json"
-MANIFEST = "manifest.json"
-STEP_FOLDER = re.compile(r"/step-(\d{8})/")
-Tensors = dict[str, torch.Tensor]
-
-
-class CheckpointDamaged(RuntimeError):
-    """A checkpoint's manifest or one of its files is missing or is not what was written."""
-
-
-class CheckpointFile(Config):
-    """One file of a checkpoint."""
-
-    name: str
-    bytes: int
-    sha256: str
-
-
-class CheckpointManifest(Config):
-    """What a checkpoint consists of."""
-
-    step: int
-    files: list[CheckpointFile]
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """All that training needs to go on."""
-
-    step: int
-    """Updates done."""
-    model: Tensors
-    optimizer: Tensors
-    training: dict[str, Any]
-    """Plain JSON: the log so far and what else the loop keeps."""
+__all__ = [
+    "MANIFEST",
+    "Checkpoint",
+    "CheckpointDamaged",
+    "CheckpointLost",
+    "CheckpointManifest",
+    "CheckpointUnreadable",
+    "CheckpointWriter",
+    "Saved",
+    "Tensors",
+    "Tidied",
+    "agreed",
+    "delete_older",
+    "find_named",
+    "is_checkpoint_name",
+    "latest_complete",
+    "load",
+    "named",
+    "read_manifest",
+    "run_checkpoints",
+    "save",
+    "save_tensors",
+    "step_key",
+    "steps_present",
+    "whole_checkpoints",
+]
 
 
-def step_key(folder: str, step: int) -> str:
-    """The folder of one checkpoint."""
-    return f"{folder}/step-{step:08d}"
+class CheckpointUnreadable(RuntimeError):
+    """A worker could not read a checkpoint for a reason that is not the checkpoint's."""
 
 
-def save(store: Store, folder: str, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint; it counts once its manifest is there."""
-    key = step_key(folder, checkpoint.step)
-    # A leftover of the same step is not believed while its files are being replaced.
-    store.delete(f"{key}/{MANIFEST}")
-    files = []
-    with local_file() as path:
-        for name in (MODEL, OPTIMIZER, TRAINING):
-            if name == TRAINING:
-                path.write_text(json.dumps(checkpoint.training), encoding="utf-8")
-            else:
-                save_tensors(checkpoint.model if name == MODEL else checkpoint.optimizer, path)
-            size = path.stat().st_size
-            files.append(CheckpointFile(name=name, bytes=size, sha256=sha256_of(path)))
-            store.publish_file(path, f"{key}/{name}")
-    manifest = CheckpointManifest(step=checkpoint.step, files=files)
-    store.publish_bytes(f"{key}/{MANIFEST}", manifest.model_dump_json(indent=1).encode("utf-8"))
+def save(store: Store, folder: str, checkpoint: Checkpoint) -> CheckpointManifest:
+    """Write a checkpoint and wait for it; it counts once its manifest is there.
+
+    For results and for one worker; CheckpointWriter saves while training goes on.
+    """
+    attempt = uuid.uuid4().hex[:12]
+    key = f"{step_key(folder, checkpoint.step)}/{attempt}"
+    files = [write_file(store, f"{key}/{MODEL}", partial(save_tensors, checkpoint.model))]
+    if checkpoint.optimizer:
+        fill = partial(save_tensors, checkpoint.optimizer)
+        files.append(write_file(store, f"{key}/{OPTIMIZER}", fill))
+    files.append(save_training(store, key, training_json(checkpoint.training)))
+    return publish_manifest(store, folder, checkpoint.step, attempt, files)
 
 
-def save_tensors(tensors: Tensors, path: Path) -> None:
-    """Write tensors as a safetensors file."""
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-
-
-def load(store: Store, key: str) -> Checkpoint:
+def load(store: Store, key: str, *, optimizer: Wanted = True) -> Checkpoint:
     """Load the checkpoint of a folder after comparing every file with the manifest.
+
+    Args:
+        key: of the step's folder, see `step_key`.
+        optimizer: which tensors of the optimizer: all, none, or those whose names (PARAMETER/STATE)
+            the function is true for. A worker of a sharded optimizer reads what it needs.
 
     Raises:
         FileNotFoundError: there is no checkpoint at `key`.
         CheckpointDamaged: it is not whole; the file is named.
     """
-    if not store.exists(f"{key}/{MANIFEST}"):
-        raise FileNotFoundError(f"no checkpoint at {key} in {store.url}: no {MANIFEST} there")
-    try:
-        manifest = CheckpointManifest.model_validate_json(store.read_bytes(f"{key}/{MANIFEST}"))
-    except ValidationError as error:
-        raise CheckpointDamaged(f"{key}/{MANIFEST}: not a manifest: {error}") from None
-    parts: dict[str, Any] = {}
-    for file in manifest.files:
-        with local_file() as path:
-            try:
-                store.filesystem.get_file(store.path(f"{key}/{file.name}"), str(path))
-            except FileNotFoundError:
-                raise CheckpointDamaged(f"{key}/{file.name}: not there") from None
-            if path.stat().st_size != file.bytes or sha256_of(path) != file.sha256:
-                raise CheckpointDamaged(f"{key}/{file.name}: not what was written")
-            parts[file.name] = _read(path, file.name)
-    return Checkpoint(manifest.step, parts[MODEL], parts[OPTIMIZER], parts[TRAINING])
-
-
-def _read(path: Path, name: str) -> Any:
-    if name == TRAINING:
-        return json.loads(path.read_text(encoding="utf-8"))
-    # Copied out of the file's memory map, because the file is about to go.
-    return {key: tensor.clone() for key, tensor in load_file(path).items()}
+    return read_files(store, key, read_manifest(store, key), optimizer)
 
 
 def steps_present(store: Store, folder: str) -> list[int]:
@@ -126,43 +105,88 @@ def steps_present(store: Store, folder: str) -> list[int]:
     return sorted({int(match.group(1)) for match in found if match})
 
 
-def latest_complete(store: Store, folder: str) -> tuple[Checkpoint | None, list[str]]:
-    """The newest whole checkpoint of a folder, and why newer ones were passed over."""
-    passed_over: list[str] = []
-    for step in reversed(steps_present(store, folder)):
-        try:
-            return load(store, step_key(folder, step)), passed_over
-        except (CheckpointDamaged, FileNotFoundError) as error:
-            passed_over.append(str(error))
-    return None, passed_over
-
-
-def agreed(store: Store, folder: str, worker: Worker) -> tuple[Checkpoint | None, list[str]]:
-    """The checkpoint that all workers go on from: the first one looks, the others load the same.
-
-    Were each to look for itself, one could find a checkpoint that another did not see yet, and
-    they would wait for each other for ever.
+def latest_complete(
+    store: Store, folder: str, *, optimizer: Wanted = True
+) -> tuple[Checkpoint | None, list[str]]:
+    """The newest whole checkpoint of a folder, and why newer ones were passed over.
 
     Raises:
-        CheckpointDamaged: a worker cannot load what the first one chose.
+        CheckpointUnreadable: the store cannot be read; that is no reason to begin anew.
     """
-    found, passed_over = latest_complete(store, folder) if worker.leads else (None, [])
-    [step, *_] = worker.gather(found.step if found is not None else 0)
-    if not worker.leads and step:
-        found = load(store, step_key(folder, step))
-    return found, passed_over
+    return agreed(store, folder, Worker(), optimizer=optimizer)
 
 
-def delete_older(store: Store, folder: str, *, keep: int, newest: int) -> None:
-    """Delete all but the last `keep` checkpoints up to `newest`.
+def agreed(
+    store: Store, folder: str, worker: Worker, *, optimizer: Wanted = True
+) -> tuple[Checkpoint | None, list[str]]:
+    """The checkpoint that all workers go on from, and why newer ones were passed over.
 
-    Later ones stay: the folder belongs to one binding, so those that are whole hold what this
-    attempt will come to, and those that are not are never chosen.
+    The first worker looks for the newest one that has all its files, by their sizes; then all load
+    it at the same time. If what one of them gets is not what was written, all pass it over. Were
+    each to look for itself, one could find a checkpoint that another did not see yet, and they
+    would wait for each other for ever. When it returns, no worker is reading any more.
+
+    Args:
+        optimizer: see `load`.
+
+    Raises:
+        CheckpointUnreadable: on all workers, when one of them cannot read the store.
     """
-    present = [step for step in steps_present(store, folder) if step <= newest]
-    for step in present:
-        if step not in present[-keep:]:
-            key = step_key(folder, step)
-            # The manifest goes first: a half-deleted checkpoint must not look whole.
-            store.delete(f"{key}/{MANIFEST}")
-            store.delete(key)
+    passed_over: list[str] = []
+    below: int | None = None
+    while True:
+        cause: Exception | None = None
+        chosen, error = "", ""
+        if worker.leads:
+            try:
+                newest, reasons = _newest(store, folder, below)
+                passed_over += reasons
+                chosen = newest.model_dump_json() if newest is not None else ""
+            except Exception as reason:  # whatever it is, the others must not wait for this one
+                cause, error = reason, _in_words(reason)
+        [first, *_] = worker.gather((chosen, error, passed_over))
+        chosen, error, passed_over = first
+        if error:
+            raise CheckpointUnreadable(f"{folder} in {store.url}: {error}") from cause
+        if not chosen:
+            return None, passed_over
+        manifest = CheckpointManifest.model_validate_json(chosen)
+        found, cause = None, None
+        try:
+            found = read_files(store, step_key(folder, manifest.step), manifest, optimizer)
+        except Exception as reason:  # whatever it is, the others must not wait for this one
+            cause = reason
+        damaged = isinstance(cause, CheckpointDamaged)
+        outcomes = worker.gather((damaged, str(cause) if damaged else _in_words(cause)))
+        errors = [f"worker {n}: {why}" for n, (bad, why) in enumerate(outcomes) if why and not bad]
+        if errors:
+            raise CheckpointUnreadable(f"{folder} in {store.url}: {'; '.join(errors)}") from cause
+        damages = sorted({why for bad, why in outcomes if bad})
+        if not damages:
+            return found, passed_over
+        passed_over = passed_over + damages
+        below = manifest.step
+
+
+def _newest(
+    store: Store, folder: str, below: int | None
+) -> tuple[CheckpointManifest | None, list[str]]:
+    """The newest checkpoint before step `below` that has all its files, by their sizes."""
+    reasons: list[str] = []
+    sizes = store.sizes(folder)
+    matches = {STEP_FOLDER.search(key) for key in sizes}
+    for step in sorted({int(match.group(1)) for match in matches if match}, reverse=True):
+        if below is not None and step >= below:
+            continue
+        key = step_key(folder, step)
+        try:
+            manifest = read_manifest(store, key)
+            check_sizes(key, manifest, sizes)
+            return manifest, reasons
+        except (CheckpointDamaged, FileNotFoundError) as error:
+            reasons.append(str(error))
+    return None, reasons
+
+
+def _in_words(error: Exception | None) -> str:
+    return f"{type(error).__name__}: {error}" if error is not None else ""

@@ -221,8 +221,13 @@ class Store:
 
     def delete(self, key: str) -> None:
         """Remove one object, or everything below a prefix; nothing there is no error."""
-        if self.filesystem.exists(self.path(key)):
-            self.filesystem.rm(self.path(key), recursive=True)
+
+        def remove() -> None:
+            self.filesystem.invalidate_cache()
+            if self.filesystem.exists(self.path(key)):
+                self.filesystem.rm(self.path(key), recursive=True)
+
+        self._patiently(remove)
 
     def _patiently(self, action: Callable[[], T]) -> T:
         """Do something that may be done twice, again when the store's server stumbles."""

@@ -1,26 +1,32 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from model.checkpoint import (
-    Checkpoint,
     CheckpointDamaged,
+    CheckpointUnreadable,
     agreed,
-    delete_older,
     latest_complete,
     load,
+    read_manifest,
     save,
     step_key,
     steps_present,
 )
+from model.checkpoint_files import TRAINING
+from model.checkpoint_files import step_key as folder_of
 from model.distributed import Worker
+from pipelines.core.manifest import sha256_of
 from pipelines.core.store import Store
+from tests.model.checkpoints import FOLDER, file_of, made, same
+from tests.model.workers import run_in_workers
 
-FOLDER = "runs/r/checkpoints/unit"
+FILES = ["model.safetensors", "optimizer.safetensors", "training.json"]
 
 
 @pytest.fixture
@@ -31,43 +37,97 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def made(step: int) -> Checkpoint:
-    weights = {"w": torch.full((3, 2), float(step)), "b": torch.arange(4.0)}
-    return Checkpoint(step, weights, {"w/step": torch.tensor(float(step))}, {"log": [step]})
-
-
 def test_what_was_saved_is_loaded(store: Store) -> None:
     found, passed_over = latest_complete(store, FOLDER)
-    assert found is not None and passed_over == []
-    assert found.step == 30 and found.training == {"log": [30]}
-    assert torch.equal(found.model["w"], torch.full((3, 2), 30.0))
-    assert float(found.optimizer["w/step"]) == 30.0
+    assert same(found, made(30)) and passed_over == []
+    assert same(load(store, step_key(FOLDER, 10)), made(10))
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "training.json"])
-def test_a_damaged_or_unfinished_checkpoint_is_passed_over(store: Store, name: str) -> None:
-    changed = store.path(f"{step_key(FOLDER, 30)}/{name}")
-    content = bytearray(Path(changed).read_bytes())
+def test_the_manifest_says_what_there_is_and_who_wrote_it(store: Store) -> None:
+    manifest = read_manifest(store, step_key(FOLDER, 20))
+    assert manifest.step == 20 and manifest.world_size == 1 and manifest.host
+    assert [file.name for file in manifest.files] == FILES
+    for file in manifest.files:
+        path = file_of(store, 20, file.name)
+        assert (path.stat().st_size, sha256_of(path)) == (file.bytes, file.sha256)
+    assert manifest.bytes == sum(file_of(store, 20, name).stat().st_size for name in FILES)
+
+
+def test_the_same_content_gives_the_same_bytes_in_any_order(store: Store) -> None:
+    before = read_manifest(store, step_key(FOLDER, 30))
+    again = made(30)
+    turned = {name: again.model[name] for name in reversed(again.model)}
+    save(store, FOLDER, type(again)(30, turned, again.optimizer, again.training))
+    after = read_manifest(store, step_key(FOLDER, 30))
+    assert after.attempt != before.attempt
+    assert after.files == before.files
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_flipped_bit_or_no_manifest_is_passed_over(store: Store, name: str) -> None:
+    path = file_of(store, 30, name)
+    content = bytearray(path.read_bytes())
     content[-1] ^= 1
-    Path(changed).write_bytes(bytes(content))
+    path.write_bytes(bytes(content))
     Path(store.path(f"{step_key(FOLDER, 20)}/manifest.json")).unlink()
     found, passed_over = latest_complete(store, FOLDER)
-    assert found is not None and found.step == 10
+    assert same(found, made(10))
     assert len(passed_over) == 2
-    assert f"step-00000030/{name}: not what was written" in passed_over[0]
+    assert f"/{name}: not what was written: sha256" in passed_over[0]
+    assert "no checkpoint at runs/r/checkpoints/unit/step-00000020" in passed_over[1]
     with pytest.raises(CheckpointDamaged, match=name):
         load(store, step_key(FOLDER, 30))
 
 
-def test_truncated_file_and_broken_manifest_are_passed_over(store: Store) -> None:
-    model = Path(store.path(f"{step_key(FOLDER, 30)}/model.safetensors"))
-    model.write_bytes(model.read_bytes()[:20])
+@pytest.mark.parametrize("name", FILES)
+def test_a_truncated_file_a_missing_one_and_a_broken_manifest_are_passed_over(
+    store: Store, name: str
+) -> None:
+    path = file_of(store, 30, name)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    found, passed_over = latest_complete(store, FOLDER)
+    assert same(found, made(20))
+    assert f"{name}: not what was written: {len(whole) - 1} bytes in place of" in passed_over[0]
+    path.unlink()
+    with pytest.raises(CheckpointDamaged, match=f"{name}: not there"):
+        load(store, step_key(FOLDER, 30))
     Path(store.path(f"{step_key(FOLDER, 20)}/manifest.json")).write_text('{"step": 20')
+    found, passed_over = latest_complete(store, FOLDER)
+    assert same(found, made(10))
+    assert "step-00000020/manifest.json: not a manifest" in passed_over[1]
+
+
+def test_of_two_attempts_at_a_step_the_whole_one_is_loaded(store: Store) -> None:
+    half = Path(store.path(f"{step_key(FOLDER, 30)}/another/model.safetensors"))
+    half.parent.mkdir()
+    half.write_bytes(file_of(store, 30, "model.safetensors").read_bytes()[:40])
+    found, passed_over = latest_complete(store, FOLDER)
+    assert same(found, made(30)) and passed_over == []
+
+
+def test_a_damaged_checkpoint_is_written_anew_beside_it(store: Store) -> None:
+    file_of(store, 30, "model.safetensors").write_bytes(b"")
+    save(store, FOLDER, made(30))
+    found, passed_over = latest_complete(store, FOLDER)
+    assert same(found, made(30)) and passed_over == []
+
+
+def test_a_manifest_without_its_files_is_not_written(store: Store) -> None:
+    """A rival that tidies up between the files and the manifest."""
+
+    class Tidied(Store):
+        def sizes(self, prefix: str) -> dict[str, int]:
+            self.delete(prefix)
+            return super().sizes(prefix)
+
+    with pytest.raises(CheckpointDamaged, match=r"model\.safetensors: not there"):
+        save(Tidied(store.url), FOLDER, made(40))
     found, _ = latest_complete(store, FOLDER)
-    assert found is not None and found.step == 10
+    assert same(found, made(30))
 
 
-def test_a_named_checkpoint_that_is_not_there_is_an_error(store: Store) -> None:
+def test_a_checkpoint_that_is_not_there_is_an_error(store: Store) -> None:
     with pytest.raises(FileNotFoundError, match="no checkpoint at runs/r/checkpoints/unit/step-00"):
         load(store, step_key(FOLDER, 40))
     with pytest.raises(FileNotFoundError, match="no checkpoint at runs/r"):
@@ -78,29 +138,80 @@ def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
     assert latest_complete(Store(str(tmp_path)), FOLDER) == (None, [])
 
 
-def test_older_ones_go_and_those_of_a_rival_that_is_ahead_stay(store: Store) -> None:
-    delete_older(store, FOLDER, keep=1, newest=20)
-    assert steps_present(store, FOLDER) == [20, 30]
+def test_a_store_that_cannot_be_read_is_no_reason_to_begin_anew(store: Store) -> None:
+    class Silent(Store):
+        def read_bytes(self, key: str, sha256: str | None = None) -> bytes:
+            raise TimeoutError("no answer")
 
-
-def test_all_workers_go_on_from_the_checkpoint_that_the_first_one_found(store: Store) -> None:
-    class Second(Worker):
-        """A worker that is told the first one's choice; gathering itself is torch's affair."""
-
-        def gather(self, value: Any) -> list[Any]:
-            return [20, value]
-
-    found, _ = agreed(store, FOLDER, Second(rank=1, world_size=2))
-    assert found is not None and found.step == 20  # though 30 is there by now
-    found, _ = agreed(store, FOLDER, Worker())
-    assert found is not None and found.step == 30
+    with pytest.raises(CheckpointUnreadable, match="TimeoutError: no answer"):
+        latest_complete(Silent(store.url), FOLDER)
 
 
 def test_it_works_on_an_object_store() -> None:
     store = Store("memory://checkpoints")
     for step in (1, 2, 3):
         save(store, FOLDER, made(step))
-    delete_older(store, FOLDER, keep=2, newest=3)
     found, _ = latest_complete(store, FOLDER)
-    assert found is not None and found.step == 3
-    assert steps_present(store, FOLDER) == [2, 3]
+    assert same(found, made(3))
+    assert steps_present(store, FOLDER) == [1, 2, 3]
+
+
+def test_only_the_wanted_states_are_read(store: Store) -> None:
+    whole = made(30)
+    found, _ = latest_complete(store, FOLDER, optimizer=False)
+    assert found is not None and found.optimizer == {} and found.training == whole.training
+    assert torch.equal(found.model["w"], whole.model["w"])
+    found, _ = latest_complete(store, FOLDER, optimizer=lambda name: name.endswith("/step"))
+    assert found is not None and list(found.optimizer) == ["w/step"]
+
+
+def test_a_result_without_optimizer_has_no_file_for_it(tmp_path: Path) -> None:
+    store, bare = Store(str(tmp_path)), made(7)
+    save(store, FOLDER, type(bare)(7, bare.model, {}, bare.training))
+    manifest = read_manifest(store, folder_of(FOLDER, 7))
+    assert [file.name for file in manifest.files] == ["model.safetensors", TRAINING]
+    assert not manifest.resumable
+    found, _ = latest_complete(store, FOLDER)
+    assert found is not None and found.optimizer == {}
+
+
+class OwnView(Store):
+    """A store on which one worker finds the newest checkpoint damaged, or cannot read at all."""
+
+    def on_disk(self, key: str):  # type: ignore[no-untyped-def]
+        if "step-00000030" in key and key.endswith("model.safetensors"):
+            if self.__dict__["trouble"] == "damage":
+                Path(self.path(key)).write_bytes(b"")
+            else:
+                raise ConnectionError("gone")
+        return super().on_disk(key)
+
+
+TROUBLES = {"none": (30, ""), "damage": (20, "model.safetensors: not"), "gone": (-1, "worker 1: C")}
+
+
+def _agree(worker: Worker, root: str) -> None:
+    for trouble in TROUBLES:
+        store = Store(f"{root}/{trouble}")
+        if worker.rank == 1 and trouble != "none":
+            store = OwnView(store.url)
+            store.__dict__["trouble"] = trouble
+        try:
+            found, passed_over = agreed(store, FOLDER, worker)
+            answer = [found.step if found is not None else 0, passed_over]
+        except CheckpointUnreadable as error:
+            answer = [-1, [str(error)]]
+        Path(root, f"{trouble}-{worker.rank}.json").write_text(json.dumps(answer))
+
+
+def test_workers_agree_on_what_all_of_them_can_load(store: Store, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for trouble in TROUBLES:
+        shutil.copytree(Path(store.url, "runs"), root / trouble / "runs")
+    run_in_workers(2, _agree, str(root))
+    for trouble, (step, word) in TROUBLES.items():
+        files = [root / f"{trouble}-{rank}.json" for rank in (0, 1)]
+        first, second = [json.loads(file.read_text()) for file in files]
+        assert first == second
+        assert first[0] == step and bool(first[1]) == bool(word)
+        assert all(word in reason for reason in first[1])
