@@ -19,9 +19,9 @@ from model.encoder import Encoder
 from model.heads import SequenceClassifier
 from model.metrics import Prediction
 from model.optimizer import build_adamw, set_learning_rate
-from model.pretrain import NonFiniteError
 from model.schedules import warmup_then_linear
 from model.tasks import TASKS
+from model.update import NonFiniteError
 from pipelines.core.config import Config
 from pipelines.core.hashing import generator, stable_uint64
 from pipelines.core.manifest import FileRef, read_verified

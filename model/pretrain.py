@@ -1,7 +1,8 @@
 """Masked language modelling: the loop, readable from top to bottom.
 
-Everything that happens at a step is a function of (seed, step, rank): which sequences, which masks,
-the learning rate, dropout. So a run that was killed goes on from its last checkpoint bit for bit.
+Everything that happens at a step is a function of (seed, step): which sequences, which masks, the
+learning rate, dropout. So a run that was killed goes on from its last checkpoint bit for bit, and
+at another number of workers only the order of sums differs.
 Sources: Devlin et al. 2019 (BERT), Liu et al. 2019 (RoBERTa), Conneau et al. 2020 (XLM-R).
 """
 
@@ -14,33 +15,35 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from model import checkpoint
-from model.batches import Batch
-from model.config import PretrainingSection
-from model.distributed import Worker, precision, without_sync
-from model.encoder import Encoder
-from model.heads import MaskedLanguageModel
-from model.optimizer import (
-    build_adamw,
-    load_optimizer_tensors,
-    optimizer_tensors,
-    set_learning_rate,
-)
+from model.beginning import begin
+from model.checkpoint_writer import CheckpointWriter
+from model.distributed import Worker
+from model.held_out import evaluate, mean_loss
+from model.learner import Learner, build_learner
+from model.notices import StopNotice, TrainingStopped
+from model.optimizer import optimizer_tensors, set_learning_rate
 from model.prefetch import Prefetched
-from model.schedules import warmup_then_linear
-from model.training_data import PretrainingJob, TrainingData
-from pipelines.core.hashing import stable_uint64
-from pipelines.core.progress import Progress, duration
+from model.pretraining_job import PretrainingJob
+from model.schedules import learning_rate
+from model.spikes import SpikeWatch
+from model.throughput import Throughput
+from model.training_data import TrainingData
+from model.training_log import Sink, TrainingLog
+from model.update import update
+from model.wishes import Wisher, Wishes
 from pipelines.core.store import Store
 
 
-class NonFiniteError(RuntimeError):
-    """Loss or gradient is not a number; the model was not updated."""
-
-
-def pretrain(job: PretrainingJob, store: Store, folder: str, worker: Worker, cache: Path) -> None:
+def pretrain(
+    job: PretrainingJob,
+    store: Store,
+    folder: str,
+    worker: Worker,
+    cache: Path,
+    *,
+    sinks: Sequence[Sink] = (),
+    notice: StopNotice | None = None,
+) -> None:
     """Train from the last whole checkpoint in `folder`, or from the start, to the last step.
 
     The last step's checkpoint is the result: the model, and in its training record the log, the
@@ -49,200 +52,88 @@ def pretrain(job: PretrainingJob, store: Store, folder: str, worker: Worker, cac
     Args:
         folder: of the checkpoints, on the store.
         cache: folder on the node's disk for packed sequences.
+        sinks: where metrics go besides the record; used and closed on the first worker only.
+        notice: how this worker is told to save or to stop.
 
     Raises:
-        NonFiniteError: a loss or gradient is not finite; raised on all workers alike.
+        ConfigError: the checkpoint or the weights to go on from are not there or do not fit.
+        UpdateRefusedError: a loss or gradient is not finite, or a spike; on all workers alike,
+            before the update.
+        TrainingStopped: it was told to stop, and has saved.
     """
-    settings, data = job.pretraining, TrainingData(job, store, cache)
-    torch.manual_seed(_seed(job.seed, "initial weights"))
-    model = MaskedLanguageModel(Encoder(job.encoder, job.rows, job.length)).to(worker.device)
-    optimizer = build_adamw(
-        model,
-        weight_decay=settings.weight_decay,
-        betas=(settings.beta1, settings.beta2),
-        epsilon=settings.epsilon,
-    )
-    record: dict[str, Any] = {"tokens_seen": 0, "log": [], "evaluations": []}
-    begin = 0
-    found, notes = checkpoint.agreed(store, folder, worker)
-    if found is not None:
-        model.load_state_dict(found.model)
-        load_optimizer_tensors(model, optimizer, found.optimizer)
-        record, begin = found.training, found.step
-    worker.wait()  # nobody deletes a checkpoint while another still loads it
-    progress = Progress(
-        "pretrain", total=settings.steps, reused=begin, unit="step", quiet=not worker.leads
-    )
-    for note in notes:
-        progress.say(f"checkpoint passed over: {note}")
-    for note in data.notes:
-        progress.say(note)
-    if begin == 0:
-        record["evaluations"].append(evaluate(model, data, worker, 0))
-        _say_evaluation(progress, record["evaluations"][-1])
-    wrapped = worker.wrap(model)
-    busy, tokens, began = 0.0, 0, time.monotonic()
-    steps = range(begin, settings.steps)
-    make = partial(data.micro_batches, worker=worker)
-    with Prefetched(make, steps, settings.prefetch_steps) as ready:
-        for step in steps:
-            started = time.monotonic()
-            rate = warmup_then_linear(
-                step,
-                peak=settings.learning_rate,
-                warmup_steps=settings.warmup_steps,
-                steps=settings.steps,
-            )
-            set_learning_rate(optimizer, rate)
-            torch.manual_seed(_seed(job.seed, "step", step, worker.rank))
-            parts = ready.take(step)
-            loss, norm, seen = update(model, wrapped, optimizer, parts, settings, worker, step)
-            record["tokens_seen"] += seen
-            busy, tokens, done = busy + time.monotonic() - started, tokens + seen, step + 1
-            last = done == settings.steps
-            if last or done % settings.log_every_steps == 0:
-                line = {
-                    "step": done,
-                    "loss": loss,
-                    "learning_rate": rate,
-                    "gradient_norm": norm,
-                    "tokens_per_second": round(tokens / busy, 1),
-                    "loader_wait_share": round(ready.waited_seconds / busy, 4),
-                }
-                record["log"].append(line)
-                left = (time.monotonic() - began) / (done - begin) * (settings.steps - done)
-                progress.say(
-                    f"step {done}/{settings.steps} | loss {loss:.2f} | lr {rate:.1e} | "
-                    f"{tokens / busy:,.0f} tokens/s | {duration(left)} left"
+    settings, plan = job.pretraining, job.step_plan
+    data, learner = TrainingData(job, store, cache), build_learner(job, worker)
+    start = begin(job, store, folder, learner)
+    record, todo = start.record, range(start.step, plan.steps)
+    unigram = data.unigram_baseline() if worker.leads else {}
+    log = TrainingLog(record, todo, leads=worker.leads, sinks=sinks, unigram=unigram)
+    log.say(*start.said, *data.notes)
+    spikes = SpikeWatch(settings, plan, record["last_losses"], log.note)
+    speed, wisher = Throughput(job.encoder, job.rows, worker), Wisher(settings, worker, notice)
+    with (
+        log,
+        CheckpointWriter(store, folder, worker, settings.keep_checkpoints, say=log.say) as writer,
+        Prefetched(
+            partial(data.micro_batches, worker=worker),
+            (step for step in todo if step + 1 not in settings.skip_steps),
+            settings.prefetch_steps,
+        ) as ready,
+    ):
+        if start.step == 0:
+            log.evaluation(evaluate(learner.model, data, worker, 0))
+        for step in todo:
+            done, last = step + 1, step + 1 == plan.steps
+            wishes, held_out = Wishes(), None
+            if done in settings.skip_steps:
+                log.note(f"step {done}: passed over without an update (pretraining.skip_steps)")
+            else:
+                began, waited = time.perf_counter(), ready.waited_seconds
+                rate = learning_rate(step, settings, plan)
+                set_learning_rate(learner.optimizer, rate)
+                result = update(learner, ready.take(step), step, wisher.now(), spikes)
+                speed.add(
+                    result,
+                    time.perf_counter() - began,
+                    ready.waited_seconds - waited,
+                    job.length_at(step),
                 )
-                busy, tokens, ready.waited_seconds = 0.0, 0, 0.0
+                wishes = result.wishes
+                record["tokens_seen"] += result.real
+                if last or done % settings.log_every_steps == 0:
+                    log.step(done, result, rate, plan.first_sample(done) * job.length, speed)
             if last or done % settings.evaluate_every_steps == 0:
-                record["evaluations"].append(evaluate(model, data, worker, done))
-                _say_evaluation(progress, record["evaluations"][-1])
+                held_out = evaluate(learner.model, data, worker, done)
+                log.evaluation(held_out)
             if last:
-                record |= {"unigram": data.unigram_baseline(), "usage": data.usage()}
-            if worker.leads and (last or done % settings.checkpoint_every_steps == 0):
-                state = {name: t.detach().cpu() for name, t in model.state_dict().items()}
-                states = optimizer_tensors(model, optimizer)
-                checkpoint.save(store, folder, checkpoint.Checkpoint(done, state, states, record))
-                checkpoint.delete_older(store, folder, keep=settings.keep_checkpoints, newest=done)
-    worker.wait()  # a worker that returns early would take the group down during the last save
+                record |= {"unigram": unigram, "usage": data.usage()}
+            if last or wishes or done % settings.checkpoint_every_steps == 0:
+                save(writer, learner, done, record, held_out)
+                wisher.saved()
+            if last or wishes.stop:
+                writer.wait()
+                worker.wait()  # one that ends early would take the others down during the save
+            log.checkpoints(writer.finished())
+            if wishes.stop and not last:
+                raise TrainingStopped(done, wisher.reason())
 
 
-def update(
-    model: MaskedLanguageModel,
-    wrapped: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    parts: Sequence[Batch],
-    settings: PretrainingSection,
-    worker: Worker,
-    step: int,
-) -> tuple[float, float, int]:
-    """One optimizer update over the global batch.
-
-    The loss is the sum over masked tokens divided by their number over all workers and
-    micro-batches, so a token weighs the same wherever it is computed.
+def save(
+    writer: CheckpointWriter,
+    learner: Learner,
+    done: int,
+    record: Mapping[str, Any],
+    held_out: Mapping[str, Any] | None,
+) -> None:
+    """Hand a checkpoint to the writer, on all workers; training goes on while it is written.
 
     Args:
-        model: the module itself.
-        wrapped: the same module as workers share it.
-        parts: this worker's micro-batches.
-
-    Returns:
-        loss of the batch in nats per masked token, gradient norm before clipping, real tokens.
-
-    Raises:
-        NonFiniteError: before the update, on all workers; names the sequences.
+        held_out: the evaluation of this step, where there was one.
     """
-    sizes = torch.tensor(
-        [sum(len(b.labels) for b in parts), sum(b.real_tokens for b in parts)],
-        dtype=torch.int64,
-        device=worker.device,
+    loss = math.nan if held_out is None else mean_loss(held_out["languages"])
+    writer.save(
+        done,
+        learner.model.state_dict(),
+        optimizer_tensors(learner.model, learner.optimizer),
+        record,
+        held_out_loss=loss if math.isfinite(loss) else None,
     )
-    masked, seen = (int(n) for n in worker.sum(sizes))
-    # Sharing averages gradients over workers; the factor turns that average into a sum.
-    scale = worker.world_size / max(masked, 1)
-    optimizer.zero_grad(set_to_none=True)
-    losses = []
-    for number, batch in enumerate(parts):
-        with without_sync(wrapped, skip=number < len(parts) - 1):
-            with precision(settings.precision, worker.device):
-                loss = wrapped(*inputs_of(batch, worker)).sum()
-            (loss * scale).backward()
-        losses.append(loss.detach())
-    norm = torch.nn.utils.clip_grad_norm_(
-        model.parameters(), settings.max_gradient_norm or math.inf
-    )
-    total = worker.sum(torch.stack(losses).double().sum())
-    if not bool(torch.isfinite(norm)) or not bool(torch.isfinite(total)):
-        bad = [b.sequence_ids for b, loss in zip(parts, losses, strict=True) if not loss.isfinite()]
-        everywhere = [ids for worker_bad in worker.gather(bad) for ids in worker_bad]
-        names = [name for ids in everywhere for name in ids]
-        where = f"sequences {', '.join(names)}" if names else "no loss by itself, the gradient only"
-        raise NonFiniteError(
-            f"step {step + 1}: loss {float(total) / max(masked, 1)}, gradient norm {float(norm)}; "
-            f"the model was not updated; not finite in: {where}. Try a lower "
-            f'pretraining.learning_rate, or precision = "float32"'
-        )
-    optimizer.step()
-    return float(total) / max(masked, 1), float(norm), seen
-
-
-def inputs_of(batch: Batch, worker: Worker) -> list[torch.Tensor]:
-    """What the model is called with: tokens, masked positions, labels, and document starts where
-    documents are to be encoded apart."""
-    tensors = [batch.tokens, batch.masked, batch.labels]
-    if batch.documents_apart:
-        tensors.append(batch.document_starts)
-    return [tensor.to(worker.device) for tensor in tensors]
-
-
-@torch.no_grad()
-def evaluate(
-    model: MaskedLanguageModel, data: TrainingData, worker: Worker, step: int
-) -> dict[str, Any]:
-    """Held-out loss by language, on the first stored masks.
-
-    Every sequence is computed by one worker, once; sums over workers hold no padding.
-
-    Returns:
-        {"step": step, "languages": {tag: {"loss_sum": nats, "tokens": masked tokens}}}
-    """
-    settings = data.job.pretraining
-    sums = torch.zeros(len(data.held_out.counts), 2, dtype=torch.float64, device=worker.device)
-    model.eval()
-    for number, language in enumerate(data.held_out.counts):
-        for batch in data.held_out_batches(language, worker):
-            with precision(settings.precision, worker.device):
-                loss = model(*inputs_of(batch, worker))[0]
-            sums[number, 0] += loss
-            sums[number, 1] += len(batch.labels)
-    model.train()
-    totals = worker.sum(sums).tolist()
-    languages = {
-        language: {"loss_sum": loss, "tokens": int(tokens)}
-        for language, (loss, tokens) in zip(data.held_out.counts, totals, strict=True)
-    }
-    return {"step": step, "languages": languages}
-
-
-def mean_loss(sums: Mapping[str, Mapping[str, float]]) -> float:
-    """Nats per masked token over all languages; NaN when there is none."""
-    tokens = sum(row["tokens"] for row in sums.values())
-    return sum(row["loss_sum"] for row in sums.values()) / tokens if tokens else math.nan
-
-
-def _say_evaluation(progress: Progress, evaluation: Mapping[str, Any]) -> None:
-    languages = evaluation["languages"]
-    if not languages:
-        progress.say("no text was held out, so no loss is measured: raise packing.held_out_share")
-        return
-    progress.say(
-        f"step {evaluation['step']}/{progress.total} | held-out loss {mean_loss(languages):.2f} "
-        f"over {len(languages)} languages"
-    )
-
-
-def _seed(*parts: Any) -> int:
-    """A seed for torch, which takes 63 bits."""
-    return stable_uint64(*parts) >> 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+import traceback
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,13 @@ import torch.multiprocessing as mp
 
 from model.distributed import Worker
 
+PATIENCE = timedelta(seconds=120)
+
 
 def _enter(rank: int, world_size: int, meeting: str, work: Callable[..., None], args: Any) -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size, timeout=PATIENCE
     )
     try:
         work(Worker(rank, world_size), *args)
@@ -35,3 +39,34 @@ def run_in_workers(world_size: int, work: Callable[..., None], *args: Any) -> No
     with tempfile.TemporaryDirectory() as folder:
         meeting = str(Path(folder) / "meeting")
         mp.spawn(_enter, (world_size, meeting, work, args), nprocs=world_size)
+
+
+def _enter_to_fail(*args: Any) -> None:
+    try:
+        _enter(*args)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def exit_codes(world_size: int, work: Callable[..., None], *args: Any) -> list[int]:
+    """As `run_in_workers`, where workers are to fail: how each ended, by rank.
+
+    1 after an exception, minus the signal's number after a signal.
+    """
+    spawn = mp.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = str(Path(folder) / "meeting")
+        processes = [
+            spawn.Process(target=_enter_to_fail, args=(rank, world_size, meeting, work, args))
+            for rank in range(world_size)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(2 * PATIENCE.total_seconds())
+        codes = [process.exitcode for process in processes]
+        for process in processes:
+            process.kill()
+    assert None not in codes, f"a worker hung: {codes}"
+    return [int(code) for code in codes if code is not None]
