@@ -12,6 +12,7 @@ from flows.check_sizes import (
     Sizes,
     SourceLine,
     check_vocabulary_size,
+    new_pieces,
     size_on_server,
     summarise,
     training_note,
@@ -59,7 +60,7 @@ def preflight(config: RunConfig) -> CheckResult:
     check_parts(config, store)
     shards = list_shards(config)
     sizes = Sizes(size_on_server)
-    check_vocabulary_size(config.vocabulary.size, shards, sizes)
+    check_vocabulary_size(new_pieces(config.vocabulary), shards, sizes)
     note = training_note(config.vocabulary, shards, sizes)
     notes += [note] if note else []
     return CheckResult(summarise(shards, sizes), notes)
@@ -70,7 +71,8 @@ def check_parts(config: RunConfig, store: Store) -> None:
 
     Raises:
         ConfigError: a package is not installed, a file is not there or another than is pinned, or
-            the base run has not finished its deduplication.
+            the base run has not finished its deduplication; or what the run starts from is not
+            there or does not fit.
     """
     from pipelines.filters.addresses import read_list
 
@@ -92,6 +94,7 @@ def check_parts(config: RunConfig, store: Store) -> None:
             ):
                 if path and sha256:
                     read_list(path, sha256)
+    check_starts(config, store)
     base = config.deduplication.base_run
     if base is not None:
         for stage in ("deduplicate-plan", "deduplicate-clusters", "deduplicate"):
@@ -99,6 +102,24 @@ def check_parts(config: RunConfig, store: Store) -> None:
                 read_stage(store, base, stage)
             except FileNotFoundError as error:
                 raise ConfigError(f"deduplication.base_run = {base!r}: {error}") from None
+
+
+def check_starts(config: RunConfig, store: Store) -> None:
+    """Check the vocabulary and the weights that the run starts from.
+
+    Raises:
+        ConfigError: they are not there, or do not fit.
+    """
+    start = config.pretraining.start_from
+    if config.vocabulary.start_from is not None:
+        from pipelines.train_vocabulary.adopt import check_start  # its packages are heavy
+
+        check_start(config.vocabulary, store)
+    if start is not None:
+        from model.find_start import Wanted, find_start
+
+        length = config.packing.length
+        find_start(start, Wanted(store, config.run.name, config.encoder, length, None))
 
 
 def save_config(config: RunConfig) -> None:

@@ -75,6 +75,11 @@ def size_on_server(shard: Shard) -> int | None:
         raise ConfigError(f"sources: a listed file cannot be read: {error}") from error
 
 
+def new_pieces(section: VocabularySection) -> int:
+    """Pieces that the run's text has to give: all of them, or those added to a vocabulary."""
+    return section.size if section.start_from is None else section.add_pieces or 0
+
+
 def check_vocabulary_size(
     size: int,
     shards: Sequence[Shard],
@@ -120,7 +125,7 @@ def training_note(section: VocabularySection, shards: Sequence[Shard], sizes: Si
     from pipelines.train_vocabulary import estimate as training  # its package is heavy
 
     found = bytes_by_content(shards, sizes)
-    if found is None or not shards:
+    if found is None or not shards or not new_pieces(section):
         return None
     text = most_characters(found)
     if training.method_of(section) == "lines":

@@ -15,8 +15,13 @@ import typer
 from rich.markup import escape
 
 from flows.balance_command import balance
+from flows.booleans import Command
+from flows.embed_command import embed
+from flows.export_command import export
+from flows.fill_mask_command import fill_mask
 from flows.inspect_command import inspect
 from flows.language_command import language
+from flows.plan_command import plan
 from flows.stages import DEFAULT_DEPLOYMENT, FLOW_NAME
 from pipelines.core.config import ConfigError
 
@@ -183,28 +188,6 @@ def report(
 
 
 @app.command()
-def fill_mask(
-    run: Annotated[str, typer.Argument(help="Name of the run.")],
-    text: Annotated[str, typer.Argument(help="Text with one <mask>.")],
-    top: Annotated[int, typer.Option(min=1, help="So many guesses.")] = 5,
-    store: StoreUrl = None,
-) -> None:
-    """Let a run's model guess a masked word."""
-    from flows.status import exported_model, store_of
-    from pipelines.core.store import Store
-
-    with _errors(), exported_model(Store(store_of(store)), run) as folder:
-        from model.export import fill_mask as guess
-
-        try:
-            guesses = guess(folder, text, top)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        for token, probability, sentence in guesses:
-            say(f"{probability:7.2%}  {token!r}  {sentence}")
-
-
-@app.command()
 def documents(  # noqa: PLR0913 - its parameters are its options
     inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, URLs, or -.")],
     output: Annotated[str, typer.Option("-o", "--output", help="A file, or - for the terminal.")],
@@ -269,9 +252,8 @@ def filters(
         show_filters(store_of(store), run, file, settings or (), sample)
 
 
-app.command()(language)
-app.command()(balance)
-app.command()(inspect)
+for function in (language, balance, inspect, plan, export, fill_mask, embed):
+    app.command()(function)
 
 
 def _help(text: str) -> str:
@@ -280,6 +262,7 @@ def _help(text: str) -> str:
 
 
 for command in app.registered_commands:
+    command.cls = Command
     command.help = _help((command.callback and command.callback.__doc__) or "")
 
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import tomli_w
 from pydantic import Field, model_validator
 
-from model.config import ModelConfig
+from model.config import ModelConfig, PretrainingSection
+from model.schedules import check_schedule
 from pipelines.config import (
     DATASET_FORMATS,
     SAMPLE_MIRROR,
@@ -17,6 +18,7 @@ from pipelines.config import (
     DataConfig,
     HuggingFaceSource,
     LocalFilesSource,
+    VocabularySection,
     WikipediaSource,
 )
 from pipelines.core.config import (
@@ -28,6 +30,7 @@ from pipelines.core.config import (
     set_path,
     validate,
 )
+from pipelines.core.run_file import is_folder
 
 PROJECT = Path(__file__).resolve().parent.parent
 PRESETS = Path(__file__).resolve().parent / "runs"
@@ -65,6 +68,11 @@ class RunConfig(DataConfig, ModelConfig):
         self.pretraining.check_lengths(self.packing.length, self.packing.mode)
         return self
 
+    @model_validator(mode="after")
+    def _schedule_fits_the_training(self) -> RunConfig:
+        check_schedule(self.pretraining, self.packing.length)
+        return self
+
 
 def preset_names() -> list[str]:
     """Names of the presets, sorted."""
@@ -92,6 +100,7 @@ def resolve(
         "store": absolute_store(config),
         "sources": absolute_sources(config),
         "vocabulary": absolute_vocabulary(config),
+        "pretraining": absolute_pretraining(config),
     }
     return config.model_copy(update=here)
 
@@ -122,11 +131,22 @@ def absolute_store(config: RunConfig) -> Any:
 
 
 def absolute_vocabulary(config: RunConfig) -> Any:
-    """The vocabulary section, with a plain path of a model made absolute below the checkout."""
-    path = config.vocabulary.compare_with
-    if path is None:
-        return config.vocabulary
-    return config.vocabulary.model_copy(update={"compare_with": _absolute_path(path)})
+    """The vocabulary section, with plain paths of models made absolute below the checkout."""
+    section, update = config.vocabulary, {"start_from": _absolute_start(config.vocabulary)}
+    if section.compare_with is not None:
+        update["compare_with"] = _absolute_path(section.compare_with)
+    return section.model_copy(update=update)
+
+
+def absolute_pretraining(config: RunConfig) -> Any:
+    """The pretraining section, with the plain path of a folder to start from made absolute."""
+    return config.pretraining.model_copy(update={"start_from": _absolute_start(config.pretraining)})
+
+
+def _absolute_start(section: VocabularySection | PretrainingSection) -> str | None:
+    """What a section starts from: a folder, which has a slash in it, or a name of the store."""
+    start = section.start_from
+    return _absolute_path(start) if start is not None and is_folder(start) else start
 
 
 def absolute_sources(config: RunConfig) -> list[Any]:

@@ -8,13 +8,16 @@ from typing import Any
 from uuid import UUID
 
 from prefect.artifacts import (
+    create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
 )
 
 from flows.check import CheckResult
+from flows.training_page import training_artifacts
 from pipelines.core.manifest import StageRecord
+from pipelines.core.store import Store
 
 MAX_ROWS = 200
 SECONDS_BETWEEN = 5.0
@@ -79,3 +82,9 @@ def show_stage(record: StageRecord) -> None:
     create_table_artifact(
         key=f"{record.stage}-stage", table=rows, description=f"Stage {record.stage}"
     )
+
+
+def show_training(store: Store, run: str, record: StageRecord) -> None:
+    """Pages of a finished pretraining: losses by language, checkpoints, speed."""
+    for key, markdown in training_artifacts(store, run, record).items():
+        create_markdown_artifact(key=key, markdown=markdown, description=key.replace("-", ": "))

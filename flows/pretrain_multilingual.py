@@ -80,10 +80,12 @@ def job_of(
     """
     run, store = config.run.name, config.store.url
     settings = digest(to_toml(config).decode("utf-8"))[:10]
+    # Training saves before it leaves; what its driver needs besides is short.
+    patience = max(ray_jobs.STOP_WAIT_SECONDS, config.cluster.grace_seconds + 30)
     return ray_jobs.Job(
         base_id=f"{run}-{stage.name}-{settings}",
         command=stage.arguments(store, run),
-        environment=environment,
+        environment={**environment, ray_jobs.STOP_WAIT: str(patience)},
         metadata={
             "job_name": f"{run}-{stage.name}",
             "prefect_flow_run_id": owner,
@@ -124,8 +126,11 @@ def run_stage(stage: Stage, config: RunConfig, environment: Mapping[str, str]) -
 
     ray_jobs.run_job(client, job, on_line)
     bar.finish()
-    record = read_stage(Store(config.store.url), config.run.name, stage.name)
+    store = Store(config.store.url)
+    record = read_stage(store, config.run.name, stage.name)
     prefect_artifacts.show_stage(record)
+    if stage.name == "pretrain":
+        prefect_artifacts.show_training(store, config.run.name, record)
 
 
 def run_stages(stages: Sequence[Stage], config: RunConfig, environment: Mapping[str, str]) -> None:
@@ -172,7 +177,8 @@ def pretrain_multilingual(
     """From raw text to a fine-tuned multilingual encoder and its report.
 
     Args:
-        preset: Which of flows/runs to start from: demo, wikipedia-small, xlmr-base, xlmr-large.
+        preset: Which of flows/runs to start from: demo, wikipedia-small, bert-base, modern-base,
+            xlmr-base, xlmr-large.
         settings: Single settings over the preset, dotted or nested: {"pretraining.steps": 500}.
         run: Name of the run; the same name continues the same run.
         languages: BCP 47 tags to keep; empty keeps what the preset keeps.

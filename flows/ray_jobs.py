@@ -23,12 +23,12 @@ STOP_WAIT_SECONDS = 60
 LAST_LINES = 30
 """Lines of a failed job's log that its error shows."""
 
+STOP_WAIT = "RAY_JOB_STOP_WAIT_TIME_S"
 JOB_ENVIRONMENT = {
     "RAY_JOB_STOP_SIGNAL": "SIGINT",
-    "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_SECONDS),
+    STOP_WAIT: str(STOP_WAIT_SECONDS),
     "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",
     "RAY_DEDUP_LOGS": "0",
     "PYTHONUNBUFFERED": "1",
 }
@@ -262,8 +262,7 @@ def stop(client: Any, submission_id: str, *, seconds: float = STOP_WAIT_SECONDS 
     Raises:
         JobFailed: it is not over after `seconds`.
     """
-    deadline = time.monotonic() + seconds
-    asked = 0.0
+    deadline, asked = time.monotonic() + seconds, 0.0
     while not (status := client.get_job_status(submission_id)).is_terminal():
         if time.monotonic() > deadline:
             raise JobFailed(
@@ -290,11 +289,12 @@ def stop_jobs_of(client: Any, flow_run_id: str, also: Mapping[str, str] = {}) ->
     for details in client.list_jobs():
         metadata = details.metadata or {}
         mine = metadata.get("prefect_flow_run_id") == flow_run_id
-        mine = mine or (bool(also) and also.items() <= metadata.items())
+        mine |= bool(also) and also.items() <= metadata.items()
         if not details.submission_id or details.status.is_terminal() or not mine:
             continue
         try:
-            outcome[details.submission_id] = stop(client, details.submission_id)
-        except (RuntimeError, OSError) as error:
+            seconds = float(details.runtime_env["env_vars"][STOP_WAIT]) + 20.0
+            outcome[details.submission_id] = stop(client, details.submission_id, seconds=seconds)
+        except (RuntimeError, OSError, LookupError) as error:
             outcome[details.submission_id] = f"{type(error).__name__}: {error}"
     return outcome

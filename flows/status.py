@@ -1,11 +1,6 @@
-"""What the command line shows: services, runs, sources, results, and a run's exported model."""
+"""What the command line shows: services, runs, sources, results."""
 
 from __future__ import annotations
-
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +10,6 @@ from flows.config import RunConfig, resolve
 from flows.service_commands import LABELS
 from flows.services import Services
 from flows.stages import DEFAULT_DEPLOYMENT, stages_of_tree
-from pipelines.core.config import ConfigError
 from pipelines.core.manifest import read_stage, stage_record_key
 from pipelines.core.progress import duration
 from pipelines.core.run_file import read_run_file
@@ -95,22 +89,3 @@ def show_result(store_url: str, run: str) -> None:
     console.print(run_table(store, run))
     page = store.path(f"runs/{run}/report/index.html")
     console.print(f"report   {page}", markup=False, soft_wrap=True)
-
-
-@contextmanager
-def exported_model(store: Store, run: str) -> Iterator[Path]:
-    """A local copy of a run's exported model while the block runs.
-
-    Raises:
-        ConfigError: the run has not exported a model.
-    """
-    try:
-        record = read_stage(store, run, "export")
-    except FileNotFoundError as error:
-        raise ConfigError(f"run {run!r}, store {store.url}: {error}") from None
-    with tempfile.TemporaryDirectory(prefix="babelmill-") as folder:
-        for output in record.outputs_of(part="export"):
-            target = Path(folder) / output.labels["file"]
-            target.parent.mkdir(parents=True, exist_ok=True)
-            store.filesystem.get_file(store.path(output.path), str(target))
-        yield Path(folder)

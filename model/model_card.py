@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from model.config import EncoderSection
+from model.config.encoder import LAYOUTS
 from model.metrics import LossSums
 from pipelines.core.vocabulary import MASK_TOKEN, SPECIAL_TOKENS
 from pipelines.core.wordpiece import WORDPIECE_MASK_TOKEN, WORDPIECE_SPECIAL_TOKENS
@@ -25,11 +27,15 @@ def model_card(
         vocabulary: the settings `kind`, `normalization`, `byte_fallback` and `lowercase` of
             [vocabulary].
         balance: the table of the balance stage.
-        metrics: what pretraining recorded.
+        metrics: what pretraining recorded: steps, tokens_seen, evaluations, and at its end
+            unigram. Of a checkpoint before the end, `all_steps` too.
         parameters: number of trained values.
     """
     encoder, training = job["encoder"], job["pretraining"]
-    last: LossSums = metrics["evaluations"][-1]["languages"]
+    evaluation = [{"step": 0, "languages": {}}, *metrics["evaluations"]][-1]
+    last: LossSums = evaluation["languages"]
+    unigram: LossSums | None = metrics.get("unigram")
+    layout = EncoderSection.model_validate(encoder).layout
     tags = sorted({row["language"].split("-")[0] for row in balance["rows"]})
     header = ["---", "language:", *(f"- {tag!r}" for tag in tags)]
     header += ["library_name: transformers", "pipeline_tag: fill-mask", "---"]
@@ -43,8 +49,9 @@ def model_card(
         ("normalization", _normalization(vocabulary)),
         ("vocabulary rows", f"{job['rows']:,}"),
         ("longest text, tokens", job["length"]),
-        ("updates", f"{metrics['steps']:,}"),
+        ("updates", _updates(metrics)),
         ("sequences per update", f"{training['sequences_per_step']:,}"),
+        *([("started from", training["start_from"])] if training.get("start_from") else []),
         ("tokens seen", f"{metrics['tokens_seen']:,}"),
         ("seed", job["seed"]),
     ]
@@ -57,7 +64,7 @@ def model_card(
             f"{row['p']:.4f}",
             f"{row['q']:.4f}",
             _loss(last, row["language"]),
-            _loss(metrics["unigram"], row["language"]),
+            "at the end" if unigram is None else _loss(unigram, row["language"]),
         ]
         for row in balance["rows"]
     ]
@@ -69,8 +76,8 @@ def model_card(
         "",
         f"# {run}",
         "",
-        "A multilingual encoder trained with masked language modelling, in the architecture of "
-        "XLM-R (`xlm-roberta`).",
+        f"A multilingual encoder trained with {_objective(encoder)}, in the architecture of "
+        f"{LAYOUTS[layout][0]} (`{layout}`).",
         "",
         "```python",
         "from transformers import AutoModelForMaskedLM, AutoTokenizer",
@@ -89,12 +96,22 @@ def model_card(
         "",
         f"Languages are mixed by q ~ p^alpha with alpha = {alphas} and p of {balance['unit']}, "
         f"each text at most {balance['max_repeats']:g} times in one pass. Losses are nats per "
-        "masked token on documents that were not trained on; the unigram column is what "
-        "frequencies alone reach.",
+        "masked token on documents that were not trained on, after "
+        f"{evaluation['step']:,} updates; the unigram column is what frequencies alone reach.",
         "",
         *table(titles, rows),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _objective(encoder: Mapping[str, Any]) -> str:
+    pairs = " and next sentence prediction" if encoder["next_sentence"] else ""
+    return f"masked language modelling{pairs}"
+
+
+def _updates(metrics: Mapping[str, Any]) -> str:
+    done, whole = metrics["steps"], metrics.get("all_steps")
+    return f"{done:,}" if whole in (None, done) else f"{done:,} of {whole:,} (training went on)"
 
 
 def _vocabulary_kind(vocabulary: Mapping[str, Any]) -> str:
@@ -140,7 +157,7 @@ def masking_rule(masking: Mapping[str, Any], mask: str) -> str:
     kept = 1 - masking["mask_probability"] - masking["random_probability"]
     drawn = {"unigram": "by its frequency", "uniform": "all alike"}[masking["random_from"]]
     rates = [f"{phase['rate']:.4g} until {phase['until']:.0%}" for phase in masking["phases"]]
-    rate = f"{', then '.join(rates)} of the steps" if rates else f"{masking['rate']:.4g}"
+    rate = f"{', then '.join(rates)} of the training" if rates else f"{masking['rate']:.4g}"
     unit = {
         "token": "single tokens",
         "word": "whole words",

@@ -12,6 +12,7 @@ from flows.report.dropped import dropped
 from flows.report.html import page
 from flows.report.read import RunView, read_run
 from flows.report.totals import funnel, group_losses, verdict
+from flows.report.training_tables import summary_of
 from pipelines.core.driver import drive
 from pipelines.core.manifest import StageRecord
 from pipelines.core.shards import Attempt, Step, Unit, run_step
@@ -62,6 +63,7 @@ def write_report(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> Non
 
 def as_json(view: RunView) -> dict[str, Any]:
     """All numbers of the page as plain JSON."""
+    summary = summary_of(view.speed.speed) if view.speed else None
     tables = {"balance": view.balance, "vocabulary": view.vocabulary, "pretraining": view.metrics}
     return {
         "run": view.name,
@@ -89,6 +91,7 @@ def as_json(view: RunView) -> dict[str, Any]:
         "loss_by_group": [asdict(row) for row in group_losses(view.metrics)]
         if view.metrics
         else [],
+        "speed": summary and summary.model_dump(mode="json"),
         **{name: found and found.model_dump(mode="json") for name, found in tables.items()},
         "scores": [scores.model_dump(mode="json") for scores in view.scores],
     }

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 from flows.report import markup
 from flows.report.dropped import dropped
 from flows.report.markup import Table
-from flows.report.model_plots import loss_svg, scores_svg
+from flows.report.model_plots import scores_svg
 from flows.report.packed import packed_section
 from flows.report.perplexity import perplexity_section
 from flows.report.phases import phases_svg
 from flows.report.plots import funnel_svg, shares_svg
-from flows.report.read import RunView, by_language, mean_loss
-from flows.report.tables import Metrics, Scores, Shares
+from flows.report.pretraining import pretraining_section
+from flows.report.read import RunView, by_language
+from flows.report.tables import Scores, Shares
 from flows.report.totals import (
     funnel,
-    group_losses,
     percent,
     stage_time,
     verdict,
@@ -171,50 +169,9 @@ def _packed(view: RunView) -> str:
 
 
 def _loss(view: RunView) -> str:
-    metrics = view.metrics
-    if metrics is None:
+    if view.metrics is None:
         return _unfinished("Pretraining")
-    groups = [
-        (row.group, row.tokens, _nats(row.before), _nats(row.after), _perplexity(row.after),
-         _nats(row.unigram), _nats(math.log(metrics.rows)))
-        for row in group_losses(metrics)
-    ]  # fmt: skip
-    columns = ("group", "masked tokens", "loss before", "loss after", "perplexity after",
-               "unigram model", "ln(rows)")  # fmt: skip
-    log = [
-        (str(row.step), f"{row.loss:.4f}", f"{row.learning_rate:.3g}", f"{row.gradient_norm:.3f}",
-         round(row.tokens_per_second))
-        for row in metrics.log
-    ]  # fmt: skip
-    log_columns = ("step", "loss", "learning rate", "gradient norm", "tokens per second")
-    return markup.section(
-        "Pretraining",
-        markup.paragraph(
-            f"{metrics.steps:,} steps over {metrics.tokens_seen:,} tokens. Losses are nats per "
-            "masked token. The unigram model, which knows only how frequent each token is, is "
-            "measured on the very same tokens; ln(rows) is the loss of knowing nothing at all."
-        ),
-        markup.figure(
-            loss_svg(metrics),
-            "Left: loss over steps. Right: held-out loss by script group, before and after.",
-            Table(columns, groups),
-        ),
-        markup.details("the training log", markup.table(Table(log_columns, log))),
-        markup.details("held-out loss by language", markup.table(_by_language(metrics))),
-    )
-
-
-def _by_language(metrics: Metrics) -> Table:
-    columns = ("language", "masked tokens", "loss before", "loss after", "unigram model")
-    if not metrics.evaluations:
-        return Table(columns, [])
-    first, last = metrics.evaluations[0].languages, metrics.evaluations[-1].languages
-    rows = [
-        (tag, last[tag].tokens,
-         *(_nats(mean_loss(table.get(tag))) for table in (first, last, metrics.unigram)))
-        for tag in sorted(last)
-    ]  # fmt: skip
-    return Table(columns, rows)
+    return pretraining_section(view.metrics, view.speed)
 
 
 def _scores(scores: Scores, max_languages: int) -> str:
@@ -279,11 +236,3 @@ def _counters(view: RunView) -> str:
             markup.table(Table(("stage", "what was counted", "count"), rows, 2)),
         ),
     )
-
-
-def _nats(value: float | None) -> str | None:
-    return None if value is None else f"{value:.3f}"
-
-
-def _perplexity(value: float | None) -> str | None:
-    return None if value is None else f"{math.exp(value):,.1f}"

@@ -20,8 +20,9 @@ from flows.report.figures import (
     to_svg,
 )
 from flows.report.read import losses_by_group, mean_loss
-from flows.report.tables import Metrics, Scores
+from flows.report.tables import Scores
 from flows.report.totals import held_out_losses, unigram_loss
+from flows.report.training_tables import Metrics
 
 
 def loss_svg(metrics: Metrics) -> str:

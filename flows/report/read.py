@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from flows import stages
 from flows.config import ReportSection
-from flows.report.tables import Balance, LossSum, Metrics, Row, Scores, VocabularyReport
+from flows.report.tables import Balance, Row, Scores, VocabularyReport
+from flows.report.training_tables import LossSum, Metrics, Speed
 from flows.stages import stages_of_tree
 from pipelines.core.config import ConfigError, validate
 from pipelines.core.languages import group_of
@@ -60,6 +61,7 @@ class RunView:
     balance: Balance | None
     vocabulary: VocabularyReport | None
     metrics: Metrics | None
+    speed: Speed | None
     scores: tuple[Scores, ...]
 
     @property
@@ -158,6 +160,7 @@ def read_run(store: Store, run: str, stages: Iterable[str] = STAGES) -> RunView:
         balance=_only(store, Balance, records.get("balance"), "balance"),
         vocabulary=_only(store, VocabularyReport, records.get("vocabulary"), "report"),
         metrics=_only(store, Metrics, records.get("pretrain"), "metrics"),
+        speed=_one_at_most(store, Speed, records.get("pretrain"), "speed"),
         scores=tuple(_parse(store, Scores, output) for output in score_files),
     )
 
@@ -236,6 +239,11 @@ def _only(store: Store, kind: type[T], record: StageRecord | None, part: str) ->
             f"stage {record.stage!r}: {len(found)} outputs are labelled part={part}; one is right"
         )
     return _parse(store, kind, found[0]) if found else None
+
+
+def _one_at_most(store: Store, kind: type[T], record: StageRecord | None, part: str) -> T | None:
+    """A table that a stage may not have written."""
+    return _only(store, kind, record, part) if _outputs(record, part) else None
 
 
 def _parse(store: Store, kind: type[T], output: Output) -> T:

@@ -13,6 +13,7 @@ from rich.text import Text
 from flows.report.read import STAGES, RunView, by_language, read_run
 from flows.report.tables import Balance, VocabularyReport
 from flows.report.totals import group_losses, percent, size, stage_time
+from flows.report.training_tables import in_words, summary_of
 from pipelines.core.manifest import StageRecord
 from pipelines.core.store import Store
 
@@ -149,7 +150,8 @@ def _losses(view: RunView) -> list[RenderableType]:
             _nats(row.unigram),
             _nats(math.log(view.metrics.rows)),
         )
-    return [table]
+    speed = summary_of(view.speed.speed) if view.speed else None
+    return [table, Text(f" {in_words(speed)}"), Text()] if speed else [table]
 
 
 def _scores(view: RunView) -> list[RenderableType]:

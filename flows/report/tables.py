@@ -213,42 +213,6 @@ class VocabularyReport(Row):
     training: VocabularyTraining | None = None
 
 
-class LossSum(Row):
-    """A sum of cross-entropies, in nats, over so many masked tokens."""
-
-    loss_sum: float
-    tokens: int
-
-
-class LogEntry(Row):
-    """One line of the training log."""
-
-    step: int
-    loss: float
-    learning_rate: float
-    gradient_norm: float
-    tokens_per_second: float
-
-
-class Evaluation(Row):
-    """Held-out losses after so many steps."""
-
-    step: int
-    languages: dict[str, LossSum]
-
-
-class Metrics(Row):
-    """What pretraining measured."""
-
-    rows: int
-    steps: int
-    tokens_seen: int
-    final_loss: float
-    log: tuple[LogEntry, ...] = ()
-    evaluations: tuple[Evaluation, ...] = ()
-    unigram: dict[str, LossSum] = {}
-
-
 class LabelScore(Row):
     """One label of a classification test set."""
 

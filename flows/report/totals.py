@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flows.report.read import RunView, Stage, add_losses, by_language, losses_by_group, mean_loss
-from flows.report.tables import Metrics
+from flows.report.training_tables import Metrics
 from pipelines.core.progress import duration
 
 FUNNEL = (

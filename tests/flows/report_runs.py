@@ -74,11 +74,16 @@ def sums(mean: float, step: float = 0.1) -> dict[str, dict[str, float]]:
 METRICS = {
     "rows": ROWS, "steps": 400, "tokens_seen": 3_276_800, "final_loss": 5.1,
     "log": [{"step": step, "loss": 5 + 4.4 * math.exp(-step / 120) + 0.05 * math.sin(step),
-             "learning_rate": 1e-3, "gradient_norm": 0.9, "tokens_per_second": 8123.4}
+             "learning_rate": 1e-3, "gradient_norm": 0.9, "consumed_tokens": step * 8192}
             for step in range(0, 401, 10)],
     "evaluations": [{"step": 0, "languages": sums(9.3, 0.01)}, {"step": 200, "languages": sums(6)},
                     {"step": 400, "languages": sums(5)}],
     "unigram": sums(6.4),
+}  # fmt: skip
+SPEED = {
+    "speed": [{"step": step, "tokens_per_second/real": 8123.4 + step, "loader_idle_share": 0.004,
+               "tokens_per_second/padded": 12.5, "tokens_per_second/masked": 1218.0,
+               "memory_peak_bytes": 1.5e9 + step, "mfu": 0.41} for step in range(0, 401, 10)],
 }  # fmt: skip
 LABELS = ("admin", "auth", "docs", "forms", "news", "日本")
 SCORES: dict[str, Any] = {
@@ -155,6 +160,7 @@ def build_run(store: Store, stages: tuple[str, ...] = EVERYTHING) -> None:
     store.publish_bytes("runs/r/config.toml", CONFIG.encode())
     for name in stages:
         own = (files[name],) if name in files else ()
+        own += (({"part": "speed"}, SPEED),) if name == "pretrain" else ()
         stage(store, name, *own, **contents.get(name, {}))
 
 

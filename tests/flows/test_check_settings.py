@@ -9,6 +9,7 @@ from flows.check import preflight
 from flows.check_settings import check_settings, check_weights
 from flows.config import PROJECT, RunConfig, resolve
 from pipelines.core.config import ConfigError
+from tests.pipelines.core.foreign_folders import unigram_folder
 from tests.pipelines.train_vocabulary.known_models import model_of
 
 WEIGHTS = "balance.weights"
@@ -69,6 +70,44 @@ def test_a_vocabulary_to_compare_with_that_is_none_ends_the_check(tmp_path: Path
     with pytest.raises(ConfigError, match=r"compare_with = .*Is a directory"):
         preflight(run_with(tmp_path, **{setting: str(tmp_path)}))
     preflight(run_with(tmp_path, **{setting: str(good)}))
+
+
+def test_what_a_run_starts_from_is_looked_at_by_the_check(tmp_path: Path) -> None:
+    vocabulary, weights = "vocabulary.start_from", "pretraining.start_from"
+    folder = unigram_folder(tmp_path / "xlmr", model_of(["▁", "a"]))
+    # No text is asked for a vocabulary that is there already, whatever `size` is.
+    preflight(run_with(tmp_path, **{vocabulary: str(folder), "vocabulary.size": 250_000}))
+    with pytest.raises(ConfigError, match=r"vocabulary\.start_from = '/no/such': need a folder"):
+        preflight(run_with(tmp_path, **{vocabulary: "/no/such"}))
+    with pytest.raises(ConfigError, match=r"vocabulary\.start_from = 'absent': stage 'vocabulary'"):
+        preflight(run_with(tmp_path, **{vocabulary: "absent"}))
+    with pytest.raises(ConfigError, match=r"pretraining\.start_from = '.*xlmr': no config\.json"):
+        preflight(run_with(tmp_path, **{weights: str(folder)}))
+    with pytest.raises(ConfigError, match=r"pretraining\.start_from = 'absent@5': no run 'absent'"):
+        preflight(run_with(tmp_path, **{weights: "absent@5"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("models/xlmr", str(PROJECT / "models" / "xlmr")),
+        ("./xlmr", str(PROJECT / "xlmr")),
+        ("s3://bucket/xlmr", "s3://bucket/xlmr"),
+        ("old", "old"),
+        ("old@500", "old@500"),
+        ("old/0123456789abcdef@500", "old/0123456789abcdef@500"),
+    ],
+)
+def test_folders_to_start_from_lie_below_the_checkout_and_runs_keep_their_names(
+    given: str, path: str
+) -> None:
+    config = resolve("demo", settings={"pretraining.start_from": given})
+    assert config.pretraining.start_from == path
+    assert config.vocabulary.start_from is None
+    if "@" not in given:
+        assert (
+            resolve("demo", settings={"vocabulary.start_from": given}).vocabulary.start_from == path
+        )
 
 
 def test_a_plain_path_to_compare_with_lies_below_the_checkout() -> None:

@@ -40,7 +40,8 @@ def test_help_imports_nothing_heavy() -> None:
 def test_every_command_has_help() -> None:
     done = babelmill("--help")
     assert done.returncode == 0
-    for command in ("up", "down", "status", "check", "run", "demo", "report", "fill-mask"):
+    own = ("plan", "export", "embed", "fill-mask")
+    for command in ("up", "down", "status", "check", "run", "demo", "report", *own):
         assert command in done.stdout
 
 
@@ -177,4 +178,43 @@ def test_xlmr_presets_have_the_papers_sizes() -> None:
         e = config.encoder
         sizes[name] = (e.layers, e.hidden_size, e.heads, e.feed_forward_size)
         assert (config.vocabulary.size, config.packing.length, e.dropout) == (250_000, 512, 0.1)
+        assert (config.pretraining.precision, config.pretraining.compile) == ("bfloat16", True)
     assert sizes == {"xlmr-base": (12, 768, 12, 3072), "xlmr-large": (24, 1024, 16, 4096)}
+
+
+def test_bert_s_preset_is_the_papers() -> None:
+    config = resolve("bert-base")
+    training = config.pretraining
+    assert (config.vocabulary.kind, config.vocabulary.size + 2) == ("wordpiece", 30_522)
+    assert (config.packing.mode, config.packing.length) == ("pairs", 512)
+    assert config.encoder.next_sentence and config.encoder.segments == 2
+    assert (training.steps, training.sequences_per_step) == (1_000_000, 256)
+    assert (training.learning_rate, training.warmup_steps) == (1e-4, 10_000)
+    assert (training.beta1, training.beta2, training.weight_decay) == (0.9, 0.999, 0.01)
+    assert (config.masking.rate, config.masking.random_from) == (0.15, "uniform")
+
+
+def test_the_modern_preset_has_phases_of_everything() -> None:
+    config = resolve("modern-base")
+    training, masking = config.pretraining, config.masking
+    assert (config.packing.mode, config.encoder.layout) == ("document", "modernbert")
+    assert [phase.rate for phase in masking.phases] == [0.3, 0.15, 0.05]
+    assert [phase.alpha for phase in config.balance.phases] == [0.7, 0.5, 0.3]
+    assert [phase.until for phase in masking.phases] == [p.until for p in config.balance.phases]
+    assert (training.schedule, training.final_rate_share) == ("trapezoid", 0.02)
+    batches = [phase.sequences for phase in training.batches]
+    assert [*batches, training.sequences_per_step] == [768, 1536, 3072, 4608]
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_has_steps_and_learning_rates(name: str) -> None:
+    from model.schedules import check_schedule, learning_rate
+    from model.step_plan import step_plan_of
+
+    config = resolve(name)
+    check_schedule(config.pretraining, config.packing.length)
+    plan = step_plan_of(config.pretraining, config.packing.length)
+    places = [0, plan.steps // 100, plan.steps // 2, plan.steps - 1]
+    rates = [learning_rate(step, config.pretraining, plan) for step in places]
+    assert max(rates) <= config.pretraining.learning_rate
+    assert rates[0] < config.pretraining.learning_rate and rates[3] < rates[2]

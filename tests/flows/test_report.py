@@ -110,7 +110,7 @@ def test_the_page_is_well_formed_and_escapes_what_a_run_says(store: Store) -> No
     assert tree.findtext("body/h1") == f"{TITLE}: run r"
     assert tree.findtext("head/title") == f"{TITLE}: run r"
     assert "<broken gzip member>" in "".join(tree.itertext())
-    assert len(list(tree.iter("{http://www.w3.org/2000/svg}svg"))) == 6
+    assert len(list(tree.iter("{http://www.w3.org/2000/svg}svg"))) == 8
     ids = [found for node in tree.iter() if (found := node.get("id"))]
     assert len(ids) == len(set(ids))
 
