@@ -44,7 +44,7 @@ from pipelines.config.sources import (
 )
 from pipelines.core.config import Config, validate
 from pipelines.core.languages import normalise
-from pipelines.core.run_file import config_key, read_run_file
+from pipelines.core.run_file import RUN_NAME, config_key, read_run_file
 from pipelines.core.store import Store
 
 __all__ = [
@@ -96,7 +96,7 @@ __all__ = [
 class RunSection(Config):
     """Which run this is ([run])."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+    name: Annotated[str, Field(pattern=RUN_NAME)]
     """Lower-case letters, digits and dashes, at most 40. The same name continues the same run."""
     seed: Annotated[int, Field(ge=0)] = 7
     """Every random choice is a function of this and of a stable id."""

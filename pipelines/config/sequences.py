@@ -45,6 +45,14 @@ class VocabularySection(Config):
     """Threads of the trainer, which takes 1 to 1024; the result depends on it."""
     max_memory_gb: Annotated[float, Field(gt=0)] | None = None
     """Memory that training may need, in 10^9 bytes; not given: what the machine has."""
+    start_from: str | None = None
+    """Take a vocabulary that there is and train none: a Hugging Face folder (a path with a slash in
+    it, or a URL), or a run of this store (NAME). Its pieces, ids and rules for text stay as they
+    are; `size`, `normalization`, `lowercase`, `byte_fallback` and `train_on` then have no effect,
+    and `kind` must be what it is."""
+    add_pieces: Annotated[int, Field(ge=1, le=4_000_000)] | None = None
+    """Only with start_from, kind = unigram: so many pieces more, learnt from this run's text. Old
+    pieces keep their ids and scores; only that of <mask> changes."""
     compare_with: str | None = None
     """A SentencePiece model whose fertility the report shows beside this one's: a path on the
     machine that checks the run and on those that train."""
@@ -61,6 +69,13 @@ class VocabularySection(Config):
                 "(256 bytes, 3 control pieces, the blank, and the characters of the special "
                 "tokens' names); set size well above that"
             )
+        if self.add_pieces is not None and self.start_from is None:
+            raise ValueError(
+                f"add_pieces = {self.add_pieces} adds to the vocabulary of start_from: set that, "
+                "or set size"
+            )
+        if self.add_pieces is not None and self.kind == "wordpiece":
+            raise ValueError("add_pieces is for kind = unigram")
         if self.kind == "unigram" and self.lowercase:
             raise ValueError("lowercase is for kind = wordpiece")
         return self

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,16 +42,41 @@ from pipelines.core.words import piece_word_starts
 WORDPIECE_SPECIAL_TOKENS = ("[CLS]", "[PAD]", "[SEP]", "[UNK]")
 """The first four ids, in order; [MASK] is the last one."""
 WORDPIECE_MASK_TOKEN = "[MASK]"
+CONTINUING = "##"
+"""How a piece is marked that goes on with a word."""
 MAX_WORD_CHARACTERS = 100
 """BERT's: a longer word is [UNK]."""
 _CHUNK = 1024
 
 
-def bert_normalizer(lowercase: bool) -> normalizers.BertNormalizer:
-    """BERT's cleaning of text; `lowercase` also takes accents away, as BERT's uncased models do."""
+def bert_normalizer(
+    lowercase: bool,
+    strip_accents: bool | None = None,
+    clean_text: bool = True,
+    handle_chinese_chars: bool = True,
+) -> normalizers.BertNormalizer:
+    """BERT's cleaning of text; `lowercase` also takes accents away, as BERT's uncased models do.
+
+    Args:
+        strip_accents: take accents away; not given: as `lowercase`.
+        clean_text: control characters go, and every blank is a blank.
+        handle_chinese_chars: put blanks around Chinese characters.
+    """
     return normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=lowercase, lowercase=lowercase
+        clean_text=clean_text,
+        handle_chinese_chars=handle_chinese_chars,
+        strip_accents=lowercase if strip_accents is None else strip_accents,
+        lowercase=lowercase,
     )
+
+
+class Cleaning(NamedTuple):
+    """The arguments of `bert_normalizer` that a tokenizer was made with."""
+
+    lowercase: bool
+    strip_accents: bool
+    clean_text: bool = True
+    handle_chinese_chars: bool = True
 
 
 def wordpiece_tokenizer(vocab: Mapping[str, int], lowercase: bool) -> Tokenizer:
@@ -76,7 +102,7 @@ def wordpiece_tokenizer(vocab: Mapping[str, int], lowercase: bool) -> Tokenizer:
     _check_places(tokenizer)
     tokenizer.normalizer = bert_normalizer(lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+    tokenizer.decoder = decoders.WordPiece(prefix=CONTINUING, cleanup=True)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
@@ -119,6 +145,13 @@ class WordPieceVocabulary(IdLayout):
     def rows(self) -> int:
         """Rows of the embedding table: ids 0 ... mask_id."""
         return int(self._tokenizer.get_vocab_size())
+
+    @property
+    def cleaning(self) -> Cleaning:
+        """How text is cleaned before it is cut."""
+        found: Any = self._tokenizer.normalizer
+        accents = found.lowercase if found.strip_accents is None else found.strip_accents
+        return Cleaning(found.lowercase, accents, found.clean_text, found.handle_chinese_chars)
 
     @property
     def piece_count(self) -> int:

@@ -14,16 +14,25 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from sentencepiece import SentencePieceNormalizer
 
 from pipelines.config import DataConfig
 from pipelines.core.attempt import Attempt
 from pipelines.core.hashing import stable_uint64
 from pipelines.core.held_out import held_out_of_file
+from pipelines.core.manifest import FileRef, read_verified
 from pipelines.core.shards import Unit
-from pipelines.core.store import local_file
+from pipelines.core.store import Store, local_file
 from pipelines.core.unigram import lines_of
+from pipelines.core.vocabulary import Vocabulary
+from pipelines.core.wordpiece import Cleaning, WordPieceVocabulary
 from pipelines.train_vocabulary.bert_words import count_bert_words
-from pipelines.train_vocabulary.normalizer import word_normalizer
+from pipelines.train_vocabulary.normalizer import (
+    UNNAMED,
+    model_normalizer,
+    rules_of,
+    word_normalizer,
+)
 from pipelines.train_vocabulary.word_counts import count_words
 from pipelines.train_vocabulary.word_tables import hashed, merged, summed, write_words
 
@@ -42,24 +51,49 @@ HELD_OUT_SCHEMA = pa.schema(
 )
 
 
-def count_settings(config: DataConfig) -> dict[str, Any]:
-    """What the counts of a file depend on; neither q_i nor the vocabulary's size is among it."""
+def count_settings(
+    config: DataConfig, adopted: Vocabulary | WordPieceVocabulary | None = None
+) -> dict[str, Any]:
+    """What the counts of a file depend on; neither q_i nor the vocabulary's size is among it.
+
+    Args:
+        adopted: the vocabulary that the words are counted for, where none is trained.
+    """
     section = config.vocabulary
     read: dict[str, Any] = {
         "kind": section.kind,
         "held_out_share": config.packing.held_out_share,
         "seed": config.run.seed,
     }
+    if adopted is not None:
+        return read | rules_of(adopted)
     if section.kind == "unigram":
         return read | {"normalization": section.normalization}
     return read | {"lowercase": section.lowercase}
 
 
-def count_texts(texts: Iterable[str], config: Mapping[str, Any]) -> pa.Table:
-    """Words of texts with their counts, each text once: columns `word`, `count`."""
+def count_texts(
+    texts: Iterable[str],
+    config: Mapping[str, Any],
+    rules: SentencePieceNormalizer | None = None,
+) -> pa.Table:
+    """Words of texts with their counts, each text once: columns `word`, `count`.
+
+    Args:
+        rules: of a Unigram vocabulary whose normalisation has no name.
+    """
     if config["kind"] == "wordpiece":
-        return count_bert_words(texts, lowercase=config["lowercase"])
-    return count_words(texts, word_normalizer(config["normalization"]))
+        cleaning = Cleaning(**config["cleaning"]) if "cleaning" in config else None
+        return count_bert_words(texts, config["lowercase"], cleaning)
+    return count_words(texts, rules or word_normalizer(config["normalization"]))
+
+
+def unnamed_rules(unit: Unit, config: Mapping[str, Any], store: Store) -> Any:
+    """The rules of the vocabulary that the words are counted for, where they have no name."""
+    if not config.get("normalization", "").startswith(UNNAMED):
+        return None
+    model = read_verified(store, FileRef.model_validate(unit.arguments["adopted"]))
+    return model_normalizer(model)
 
 
 def count_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
@@ -71,6 +105,7 @@ def count_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
     language, [ref] = unit.arguments["language"], unit.inputs
     counters, lines = attempt.counters, LowestLines()
     share, seed = config["held_out_share"], config["seed"]
+    rules = unnamed_rules(unit, config, attempt.store)
     held_out = held_out_of_file(attempt.store, ref.path, share, seed)
     with ExitStack() as stack:
         runs = Runs(stack)
@@ -92,7 +127,7 @@ def count_file(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
                 counters[f"bytes/{language}"] += len(text.encode("utf-8"))
                 if left_out := len(NEVER_IN_PIECES.findall(text)):
                     counters[f"replaced_characters/{language}"] += left_out
-            runs.add(hashed(count_texts(counted, config)))
+            runs.add(hashed(count_texts(counted, config, rules)))
         path = stack.enter_context(local_file(".parquet"))
         rows = write_words(path, runs.parts())
         name = f"{language}/words-{attempt.unit_id}.parquet"

@@ -7,20 +7,19 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from pipelines.config import VocabularySection
 from pipelines.core.attempt import Attempt
 from pipelines.core.config import ConfigError
+from pipelines.core.foreign import same_rules
 from pipelines.core.shards import Unit
 from pipelines.core.store import local_file
 from pipelines.core.tokenizer_file import tokenizer_files
-from pipelines.core.vocabulary import Vocabulary
+from pipelines.core.vocabulary import Vocabulary, open_vocabulary
 from pipelines.core.wordpiece import WordPieceVocabulary
 from pipelines.train_vocabulary.corpus import Corpus, held_out_lines, read_corpus
 from pipelines.train_vocabulary.coverage import (
@@ -30,11 +29,13 @@ from pipelines.train_vocabulary.coverage import (
     required_characters,
 )
 from pipelines.train_vocabulary.estimate import check_memory, memory_limit
+from pipelines.train_vocabulary.grow import CANDIDATES_PER_PIECE, grow
+from pipelines.train_vocabulary.mix import characters_of, mixed, weighed_words
 from pipelines.train_vocabulary.report import vocabulary_report
 from pipelines.train_vocabulary.sample import Sample, copies_wanted
 from pipelines.train_vocabulary.unigram_trainer import train_on_lines, train_on_words
 from pipelines.train_vocabulary.usage import Ints, count_ids_of_lines, count_ids_of_words
-from pipelines.train_vocabulary.weigh import Selection, select, weights
+from pipelines.train_vocabulary.weigh import weights
 from pipelines.train_vocabulary.wordpiece_trainer import train_wordpiece, wordpiece_vocabulary
 
 
@@ -48,7 +49,8 @@ class Trained:
 
 
 def make_vocabulary(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
-    """Train on what was counted, or on lines drawn by q_i, and write all that belongs to it.
+    """Train on what was counted, or on lines drawn by q_i, or take the vocabulary of
+    vocabulary.start_from; and write all that belongs to it.
 
     Outputs: spm.model (unigram), tokenizer.json and what transformers reads beside it, counts by
     id, and the report.
@@ -63,7 +65,9 @@ def make_vocabulary(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> 
     other = compared(section)
     corpus = read_corpus(unit, config, attempt)
     required = required_characters(corpus.characters, section.character_coverage)
-    if section.kind == "unigram" and section.train_on == "lines":
+    if "adopted" in config:
+        trained = from_adopted(section, unit, config, corpus, required, attempt)
+    elif section.kind == "unigram" and section.train_on == "lines":
         trained = from_lines(section, config, corpus, required, attempt)
     else:
         trained = from_words(section, config, corpus, required, attempt)
@@ -78,7 +82,7 @@ def make_vocabulary(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> 
     )
     training = {
         "kind": section.kind,
-        "normalization": section.normalization if section.kind == "unigram" else "bert",
+        "normalization": normalization_of(trained.vocabulary),
         "character_coverage": section.character_coverage,
         "shares": corpus.shares,
         "characters": corpus.sizes,
@@ -116,6 +120,13 @@ def without_marks(counts: Counter[int]) -> Counter[int]:
     return Counter({point: count for point, count in counts.items() if point not in RESERVED})
 
 
+def normalization_of(vocabulary: Vocabulary | WordPieceVocabulary) -> str:
+    """The rules that text is written by, as the report names them."""
+    if isinstance(vocabulary, WordPieceVocabulary):
+        return "bert"
+    return same_rules(vocabulary.model) or "its own"
+
+
 def from_words(
     section: VocabularySection,
     config: Mapping[str, Any],
@@ -125,12 +136,8 @@ def from_words(
 ) -> Trained:
     """Train on counted words, weighed by q_i."""
     by_language = weights(corpus.sizes, corpus.shares)
-    weight = np.array([by_language.get(tag, 0.0) for tag in corpus.languages])
-    reads = [partial(attempt.store.read_table, key) for key in config["merged"]]
-    selection = select(reads, weight, config["seed"], section.max_words)
-    words, facts = selection.table, words_facts(selection, corpus, attempt)
-    characters = int(pc.sum(pc.utf8_length(words["word"])).as_py() or 0)
-    facts |= budget(section, characters, len(words), attempt)
+    words, facts = weighed_words(section, config, corpus, attempt)
+    facts |= budget(section, characters_of(words), len(words), attempt)
     vocabulary: Vocabulary | WordPieceVocabulary
     if section.kind == "unigram":
         vocabulary = Vocabulary(train_on_words(words, section, required.characters))
@@ -142,44 +149,44 @@ def from_words(
     return Trained(vocabulary, count_ids_of_words(vocabulary, words), facts)
 
 
-def words_facts(selection: Selection, corpus: Corpus, attempt: Attempt) -> dict[str, Any]:
-    """What was taken of the words, and by language the share of the text in those left out."""
-    left_out = {
-        corpus.languages[number]: count / corpus.sizes[corpus.languages[number]]
-        for number, count in selection.left_out.items()
-    }
-    count = attempt.counters
-    count["words"] = len(selection.table)
-    count["dropped.words_not_drawn"] = selection.not_drawn
-    count["dropped.words_above_max_words"] = selection.cut
-    for tag, characters in zip(left_out, selection.left_out.values(), strict=True):
-        count[f"dropped.characters/{tag}"] = characters
-    if selection.cut:
-        worst = max(left_out, key=left_out.__getitem__)
+def from_adopted(
+    section: VocabularySection,
+    unit: Unit,
+    config: Mapping[str, Any],
+    corpus: Corpus,
+    required: Required,
+    attempt: Attempt,
+) -> Trained:
+    """Take the vocabulary of vocabulary.start_from, with more pieces where they are asked for."""
+    given = config["adopted"]
+    file = unit.input(given["path"])
+    old = open_vocabulary(attempt.store, {given["part"]: file.path}, file.checksum)
+    words, facts = weighed_words(section, config, corpus, attempt)
+    facts |= {"start_from": given["from"], "adopted_pieces": old.piece_count}
+    vocabulary: Vocabulary | WordPieceVocabulary = old
+    if given["add_pieces"] is not None:
+        assert isinstance(old, Vocabulary)  # checked in the configuration and by `adopt`
+        size = CANDIDATES_PER_PIECE * given["add_pieces"]
+        trial = section.model_copy(update={"size": size})
+        facts |= budget(trial, characters_of(words), len(words), attempt)
+        grown = grow(old, words, section, required.characters, given["add_pieces"])
+        vocabulary = grown.vocabulary
+        facts["added"] = {
+            "pieces": given["add_pieces"],
+            "candidates": grown.candidates,
+            "exchange": round(grown.exchange, 6),
+        }
+    tokens = {vocabulary.token(i) for i in range(vocabulary.rows)}
+    lacking = [character for character in required.characters if character not in tokens]
+    attempt.counters["required_characters_without_piece"] = len(lacking)
+    if lacking:
         attempt.notes.append(
-            f"vocabulary.max_words left out {selection.cut:,} of {selection.distinct:,} distinct "
-            f"words, all with a weighted count of {selection.lowest} or less; most text of "
-            f"{worst}: {left_out[worst]:.2%} of its characters"
+            f"{len(lacking)} characters that vocabulary.character_coverage asks for have no piece "
+            f"in the vocabulary of {given['from']}: {''.join(lacking[:40])}"
+            + (" ..." if len(lacking) > 40 else "")
+            + ("; vocabulary.add_pieces would add them" if section.kind == "unigram" else "")
         )
-    return {
-        "train_on": "words",
-        "words": len(selection.table),
-        "distinct_words": selection.distinct,
-        "words_not_drawn": selection.not_drawn,
-        "words_above_max_words": selection.cut,
-        "left_out_share": {tag: round(share, 6) for tag, share in left_out.items()},
-    }
-
-
-def mixed(
-    characters: Mapping[str, Mapping[int, int]], weight: Mapping[str, float]
-) -> dict[int, float]:
-    """Code points with their weighted counts in the whole mix."""
-    mix: dict[int, float] = {}
-    for tag in sorted(characters):
-        for point, count in characters[tag].items():
-            mix[point] = mix.get(point, 0.0) + count * weight[tag]
-    return mix
+    return Trained(vocabulary, count_ids_of_words(vocabulary, words), facts)
 
 
 def from_lines(

@@ -1,12 +1,13 @@
 """The vocabulary stage: its steps, one after the other.
 
+    vocabulary-adopt    once             only with start_from a folder: its vocabulary, to the store
     vocabulary-words    a file           words and their counts, by hash; lines for the report
     vocabulary-plan     once             which tables of words there are, of which language
     vocabulary-merge    a range of hashes   counts of all files summed, word by word
-    vocabulary          once             weigh by q_i, train, measure, write
+    vocabulary          once             weigh by q_i, train (or grow), measure, write
 
-The first three know nothing of q_i, of the size or of the trainer: another alpha or size does the
-last step alone, and a corpus with one file more has that file counted. How the corpus lies in
+Those before the last know nothing of q_i, of the size or of the trainer: another alpha or size does
+the last step alone, and a corpus with one file more has that file counted. How the corpus lies in
 files, and how many ranges there are, changes no byte of the vocabulary.
 """
 
@@ -21,6 +22,7 @@ from pipelines.core.hashing import digest
 from pipelines.core.manifest import FileRef, Output, StageRecord
 from pipelines.core.shards import Step, Unit
 from pipelines.core.stages import StageRun
+from pipelines.train_vocabulary.adopt import Adopted, adopt
 from pipelines.train_vocabulary.corpus import shares_of
 from pipelines.train_vocabulary.count_job import count_file, count_settings
 from pipelines.train_vocabulary.make import compared, make_vocabulary
@@ -35,8 +37,9 @@ from pipelines.train_vocabulary.word_tables import parts_for
 
 VERSION = 2
 
-ONLY_FOR_LIMITS = {"max_memory_gb"}
-"""Settings that decide whether a vocabulary is trained, not which."""
+NOT_READ = {"max_memory_gb", "start_from", "add_pieces"}
+"""Settings that decide whether a vocabulary is trained, not which; and those that are read as
+`adopted`, where a vocabulary is taken."""
 
 
 def train_vocabulary(
@@ -57,17 +60,19 @@ def train_vocabulary(
         The record of the last step; see `make_vocabulary` for its outputs.
 
     Raises:
-        ConfigError: what vocabulary.compare_with names is no SentencePiece model.
+        ConfigError: what vocabulary.compare_with names is no SentencePiece model, or what
+            vocabulary.start_from names cannot be taken.
         StageFailed: units failed; they are named.
     """
     compared(config.vocabulary)  # before hours of counting, not after them
+    adopted = adopt(stage, config)
     shares, max_repeats = shares_of(stage.store, balance)
     files = sorted(
         (output for output in unique if output.labels["language"] in shares),
         key=lambda output: output.path,
     )
-    words = count_step(config)
-    counted = stage.run(words, [count_unit(output) for output in files])
+    words = count_step(config, adopted)
+    counted = stage.run(words, [count_unit(output, adopted) for output in files])
     plan = plan_of(counted.outputs_of(part="words"))
     refs = tuple(file.ref for file in plan.files)
     arguments = {"plan": plan.model_dump(mode="json")}
@@ -78,7 +83,7 @@ def train_vocabulary(
         merge_units(plan_output.ref, parts_for(plan.rows, rows_at_once)),
     )
     read: dict[str, Any] = {
-        "vocabulary": config.vocabulary.model_dump(mode="json", exclude=ONLY_FOR_LIMITS),
+        "vocabulary": config.vocabulary.model_dump(mode="json", exclude=NOT_READ),
         "seed": config.run.seed,
         "held_out_share": config.packing.held_out_share,
         "trainer": {name: version(name) for name in ("sentencepiece", "tokenizers")},
@@ -91,7 +96,11 @@ def train_vocabulary(
     }
     inputs: list[FileRef] = [plan_output.ref, *(output.ref for output in merged.outputs)]
     inputs += [output.ref for output in counted.outputs_of(part="held-out")]
-    if config.vocabulary.kind == "unigram" and config.vocabulary.train_on == "lines":
+    if adopted is not None:
+        start = {"from": config.vocabulary.start_from, "add_pieces": config.vocabulary.add_pieces}
+        read["adopted"] = {**adopted.binding, **start}
+        inputs.append(adopted.file.ref)
+    elif config.vocabulary.kind == "unigram" and config.vocabulary.train_on == "lines":
         read["files"] = by_language(files)
         inputs += [output.ref for output in files]
     folder = f"runs/{config.run.name}/vocabulary"
@@ -100,9 +109,9 @@ def train_vocabulary(
     return stage.run(step, [Unit("vocabulary", tuple(inputs), limits)])
 
 
-def count_step(config: DataConfig) -> Step:
+def count_step(config: DataConfig, adopted: Adopted | None = None) -> Step:
     """The step that counts words; its results belong to the corpus, not to a run."""
-    read = count_settings(config)
+    read = count_settings(config, None if adopted is None else adopted.vocabulary)
     folder = f"corpus/vocabulary/{digest('vocabulary-words', VERSION, read)[:12]}/words"
     return Step("vocabulary-words", VERSION, folder, read, count_file, "file")
 
@@ -113,9 +122,12 @@ def inner_step(name: str, words: Step, work: Any, noun: str = "plan") -> Step:
     return Step(f"vocabulary-{name}", VERSION, folder, words.config, work, noun)
 
 
-def count_unit(output: Output) -> Unit:
+def count_unit(output: Output, adopted: Adopted | None = None) -> Unit:
     """The unit of one file of documents."""
-    return Unit(output.path, (output.ref,), {"language": output.labels["language"]})
+    arguments: dict[str, Any] = {"language": output.labels["language"]}
+    if adopted is not None:  # its rules bind the step's configuration already
+        arguments["adopted"] = adopted.file.ref.model_dump(mode="json")
+    return Unit(output.path, (output.ref,), arguments)
 
 
 def by_language(outputs: Sequence[Output]) -> dict[str, list[str]]:

@@ -110,6 +110,11 @@ def train_on_lines(path: Path, section: VocabularySection, required_characters: 
 class TooLarge(ConfigError):
     """The text does not support so many pieces."""
 
+    def __init__(self, text: str, largest: int) -> None:
+        super().__init__(text)
+        self.largest = largest
+        """As many as it supports."""
+
 
 def _write_pairs(path: Path, words: WordCounts) -> None:
     """Lines of word, tab, count."""
@@ -160,7 +165,8 @@ def _explained(error: RuntimeError, section: VocabularySection) -> Exception:
     if high:
         return TooLarge(
             f"vocabulary.size = {section.size}: the text supports at most "
-            f"{high.group(1)} pieces; set vocabulary.size to that or less"
+            f"{high.group(1)} pieces; set vocabulary.size to that or less",
+            int(high.group(1)),
         )
     if low:
         needed = int(low.group(2))

@@ -20,6 +20,7 @@ from pipelines.core.config import ConfigError
 from pipelines.core.hashing import finalise64
 from pipelines.core.vocabulary import FIRST_PIECE_ID
 from pipelines.core.wordpiece import (
+    CONTINUING,
     WORDPIECE_MASK_TOKEN,
     WORDPIECE_SPECIAL_TOKENS,
     WordPieceVocabulary,
@@ -28,7 +29,6 @@ from pipelines.core.wordpiece import (
 from pipelines.train_vocabulary.word_tables import word_hashes
 
 SPECIAL_PIECES = len(WORDPIECE_SPECIAL_TOKENS) + 1
-CONTINUING = "##"
 MOST_OCCURRENCES = 50_000_000
 """The trainer takes text, not counts, so a word is given to it as often as it counts. Larger
 counts are scaled down to so many words in all, their fractions drawn by the word's hash."""

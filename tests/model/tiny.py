@@ -79,10 +79,13 @@ def write_config(store: Store, config: RunConfig) -> None:
     store.publish_bytes(config_key(config.run.name), to_toml(config))
 
 
-def paragraph(language: str, topic: str, *stable_id: Any) -> str:
-    """About twelve invented words; a third of them belong to the topic."""
-    rng = generator("tiny", language, topic, *stable_id)
+def paragraph(language: str, topic: str, *stable_id: Any, domain: str = "tiny") -> str:
+    """About twelve invented words; a third of them belong to the topic. Another domain than "tiny"
+    uses half of the syllables, in other words."""
+    rng = generator(domain, language, topic, *stable_id)
     syllables = SYLLABLES[language]
+    if domain != "tiny":
+        syllables = [*syllables[5:], *syllables[5:]]
     shift = 3 * TOPICS.index(topic)
     words = []
     for _ in range(int(rng.integers(8, 16))):
@@ -93,15 +96,16 @@ def paragraph(language: str, topic: str, *stable_id: Any) -> str:
     return " ".join(words).capitalize() + "."
 
 
-def documents(language: str) -> list[Document]:
+def documents(language: str, domain: str = "tiny") -> list[Document]:
     """The documents of one language; their addresses tell the topic."""
     made = []
     for number in range(DOCUMENTS[language]):
         topic = TOPICS[number % len(TOPICS)]
-        text = PARAGRAPH_BREAK.join(paragraph(language, topic, number, i) for i in range(4))
+        parts = (paragraph(language, topic, number, i, domain=domain) for i in range(4))
+        text = PARAGRAPH_BREAK.join(parts)
         made.append(
             Document(
-                id=digest("tiny", language, number),
+                id=digest(domain, language, number),
                 text=text,
                 source="wikipedia",
                 url=f"https://tiny.example/{language}/{topic}/{number}",
@@ -116,7 +120,7 @@ def documents(language: str) -> list[Document]:
 
 def write_unique(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
     """Write the documents of one language as the deduplication stage does."""
-    made = documents(unit.key)
+    made = documents(unit.key, config.get("domain", "tiny"))
     sizes = {
         "documents": len(made),
         "sentences": sum(len(d.paragraphs) for d in made),
@@ -133,11 +137,12 @@ def write_unique(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> Non
     )
 
 
-def build(store: Store, config: RunConfig) -> None:
+def build(store: Store, config: RunConfig, domain: str = "tiny") -> None:
     """Run the stages that the model path reads: unique documents, balance, vocabulary, packing."""
     write_config(store, config)
     run = config.run.name
-    step = Step("deduplicate", 1, "corpus/unique/tiny", {}, write_unique)
+    read = {} if domain == "tiny" else {"domain": domain}
+    step = Step("deduplicate", 1, f"corpus/unique/{domain}", read, write_unique)
     units = [Unit(language, ()) for language in DOCUMENTS]
     unique = run_step(step, units, store, run, inline=True, quiet=True)
     record = run_step(

@@ -60,3 +60,22 @@ def test_byte_fallback_needs_room_for_the_bytes() -> None:
 def test_wordpiece_is_trained_on_words_alone() -> None:
     with pytest.raises(ConfigError, match="train_on = 'lines' is for kind = unigram"):
         validate(VocabularySection, {"kind": "wordpiece", "train_on": "lines"}, "here")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"add_pieces": 5}, r"add_pieces = 5 adds to the vocabulary of start_from: set that"),
+        (
+            {"add_pieces": 5, "start_from": "old", "kind": "wordpiece"},
+            r"add_pieces is for kind = unigram",
+        ),
+        ({"add_pieces": 0, "start_from": "old"}, r"add_pieces = 0: .* greater than or equal to 1"),
+    ],
+)
+def test_pieces_are_added_to_a_unigram_vocabulary_that_there_is(
+    given: dict[str, Any], message: str
+) -> None:
+    VocabularySection(start_from="old", add_pieces=5)
+    with pytest.raises(ConfigError, match=message):
+        validate(VocabularySection, given, "here")
