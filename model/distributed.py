@@ -31,11 +31,17 @@ class Worker:
         return self.rank == 0
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """The model with gradients averaged over workers; itself when there is one worker."""
+        """The model with gradients averaged over workers; itself when there is one worker.
+
+        Buffers are tables that no step changes, so they are not sent around. The graph is not
+        declared static: micro-batches without documents apart take another way through attention.
+        """
         if self.world_size == 1:
             return model
         devices = None if self.device.type == "cpu" else [self.device]
-        return DistributedDataParallel(model, device_ids=devices, gradient_as_bucket_view=True)
+        return DistributedDataParallel(
+            model, device_ids=devices, gradient_as_bucket_view=True, broadcast_buffers=False
+        )
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Sum over workers; the same on all of them."""

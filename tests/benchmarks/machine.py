@@ -12,6 +12,7 @@ from pathlib import Path
 
 PACKAGES = frozenset(
     {
+        "accelerate",
         "datasets",
         "datasketch",
         "datatrove",
@@ -92,3 +93,9 @@ def bench_python() -> str:
 def on_one_core(command: list[str]) -> list[str]:
     """A command bound to one core, where the system can do that."""
     return ["taskset", "-c", "0", *command] if sys.platform == "linux" else command
+
+
+def on_cores(count: int, command: list[str]) -> list[str]:
+    """A command bound to the first cores, where the system can do that."""
+    cores = f"0-{count - 1}"
+    return ["taskset", "-c", cores, *command] if sys.platform == "linux" else command
