@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.nn.attention.varlen import varlen_attn
 
 from model.boundaries import Boundaries, Rotary
 
@@ -119,6 +118,9 @@ def by_varlen_kernel(
     The longest document is bounded by the width of the batch, which needs no look at the device.
     """
     width = query.shape[1]
+    # Here, because its module takes 70 MB of memory that a CPU has no use for.
+    from torch.nn.attention.varlen import varlen_attn
+
     mixed = varlen_attn(
         query.flatten(0, 1),
         key.flatten(0, 1),

@@ -23,7 +23,7 @@ from pipelines.core.vocabulary import PAD_ID
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tensors of a micro-batch, padded to its longest sequence."""
+    """Tensors of a micro-batch, padded to its longest sequence, or to a fixed shape."""
 
     tokens: torch.Tensor
     """Masked ids, int64, shape (batch, tokens)."""
@@ -43,9 +43,35 @@ class Batch:
     segments: torch.Tensor | None = None
     """Only packing.mode = pairs: segment of each token, int64, shape (batch, tokens)."""
     is_next: torch.Tensor | None = None
-    """Only packing.mode = pairs: the second segment follows the first, bool, shape (batch,)."""
+    """Only packing.mode = pairs: the second segment follows the first, bool, shape (pairs,): the
+    first rows of the batch; any after them are padding."""
     number: int = 0
     """Its place among the micro-batches of its step, of all workers together."""
+
+    @property
+    def masked_tokens(self) -> int:
+        """Tokens that are predicted."""
+        return len(self.labels)
+
+    @property
+    def padding_tokens(self) -> int:
+        """Tokens that are padding; with the real ones, all that are computed."""
+        return self.tokens.numel() - self.real_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The rectangle that sequences are laid out in."""
+
+    length: int
+    """Most tokens in a row."""
+    size: int
+    """Sequences in one micro-batch; the last may have fewer."""
+    rows: int | None = None
+    """Rows of every micro-batch, `length` wide, whatever is in them: what is missing is padding.
+    So shapes repeat. None: as many and as wide as needed."""
+    documents_apart: bool = False
+    """As in `Batch`."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +87,11 @@ class Masker:
     def at_rate(self, rate: float) -> Masker:
         """The same with another share of chosen tokens."""
         return replace(self, rule=replace(self.rule, rate=rate))
+
+    def by_token(self, rate: float) -> Masker:
+        """The same with single tokens chosen: how held-out text is masked, so that losses of
+        different runs compare."""
+        return replace(self, rule=replace(self.rule, rate=rate, unit="token"), word_starts=None)
 
 
 def masks_of(rows: Rows, passes: Int64s, masker: Masker | None) -> tuple[Int64s, Array, Int64s]:
@@ -114,26 +145,24 @@ def batches_of(
     rows: Rows,
     passes: Int64s,
     masker: Masker | None,
-    length: int,
-    size: int,
-    documents_apart: bool = False,
+    layout: Layout,
+    first_number: int = 0,
 ) -> list[Batch]:
     """Mask sequences and lay them out as micro-batches.
 
-    A sequence longer than `length` is folded: its slices of `length` tokens become rows of their
-    own, so n sequences of k x length tokens give n x k rows with the same tokens and the same
-    masks. Slices after the first have no <s> in front, a document is cut where a slice ends, and a
-    slice of padding alone does not come to be.
+    A sequence longer than the layout's length is folded: its slices of that many tokens become rows
+    of their own, so n sequences of k x length tokens give n x k rows with the same tokens and the
+    same masks. Slices after the first have no <s> in front, a document is cut where a slice ends,
+    and a slice of padding alone only comes to be where the number of rows is fixed.
 
     Args:
         passes: how often each sequence was used before, shape (n,).
-        length: most tokens in a row.
-        size: sequences in one micro-batch; the last may have fewer.
-        documents_apart: as in `Batch`.
+        first_number: of the first micro-batch.
 
     Raises:
-        ValueError: see `masks_of`.
+        ValueError: see `masks_of`; or there are more rows than the layout has.
     """
+    length, size = layout.length, layout.size
     at, replacements, masked = masks_of(rows, passes, masker)
     labels = rows.tokens[at].astype(np.int64)
     inputs = rows.tokens.copy()
@@ -150,11 +179,11 @@ def batches_of(
     if len(row_lengths) > len(slices):
         later = np.setdiff1d(np.arange(len(row_lengths)), first_slice, assume_unique=True)
         starts = np.union1d(starts, later * length)
-    batches = []
+    batches: list[Batch] = []
     for first in range(0, len(slices), size):
         last = min(first + size, len(slices))
         begin, end = int(first_slice[first]), int(first_slice[last])
-        frame = _Frame(row_lengths[begin:end], begin * length, length)
+        frame = _Frame(row_lengths[begin:end], begin * length, layout)
         tokens = slice(int(rows.offsets[first]), int(rows.offsets[last]))
         mask = slice(*np.searchsorted(places, [begin * length, end * length]))
         start = slice(*np.searchsorted(starts, [begin * length, end * length]))
@@ -166,9 +195,10 @@ def batches_of(
                 tokens.stop - tokens.start,
                 rows.ids[first:last],
                 frame.placed(starts[start]),
-                documents_apart,
+                layout.documents_apart,
                 None if rows.segments is None else frame.padded(rows.segments[tokens], 0),
                 None if rows.is_next is None else torch.from_numpy(rows.is_next[first:last]),
+                first_number + len(batches),
             )
         )
     return batches
@@ -179,12 +209,17 @@ class _Frame:
 
     Args:
         lengths: real tokens of its rows, shape (rows,).
-        begin: of its first row, if every row before it were `length` wide.
+        begin: of its first row, if every row before it were as wide as the layout allows.
     """
 
-    def __init__(self, lengths: Int64s, begin: int, length: int) -> None:
-        self._lengths, self._begin, self._length = lengths, begin, length
-        self._width = int(lengths.max())
+    def __init__(self, lengths: Int64s, begin: int, layout: Layout) -> None:
+        self._begin, self._length, self._width = begin, layout.length, int(lengths.max())
+        self._lengths = lengths
+        if layout.rows is not None:
+            if len(lengths) > layout.rows:
+                raise ValueError(f"{len(lengths)} rows do not fit a micro-batch of {layout.rows}")
+            self._width = layout.length
+            self._lengths = np.pad(lengths, (0, layout.rows - len(lengths)))
 
     def placed(self, places: Int64s) -> torch.Tensor:
         """Positions in the flattened micro-batch, of positions in rows `length` wide."""

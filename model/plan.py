@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from model.config import ModelConfig
+from model.checkpoint_names import find_named
+from model.config import ModelConfig, PretrainingSection
+from model.pretraining_job import MaskingSettings, PretrainingJob, ResumePoint, SharesPhase
+from model.schedules import check_schedule
+from model.step_plan import step_plan_of
 from model.tasks import check_tasks
-from model.training_data import MaskingSettings, PretrainingJob, SharesPhase
+from model.warm_start import start_point
 from pipelines.core.config import ConfigError, validate
 from pipelines.core.manifest import Output, StageRecord, read_json, read_stage
 from pipelines.core.records import MIXED
@@ -22,8 +26,18 @@ from pipelines.core.store import Store
 from pipelines.core.vocabulary import VOCABULARY_PARTS, Vocabulary, open_vocabulary, vocabulary_part
 from pipelines.core.wordpiece import WordPieceVocabulary
 
-RESULT_NEUTRAL = ("checkpoint_every_steps", "keep_checkpoints", "prefetch_steps", "cache_gb")
-"""Settings of [pretraining] that cannot change the result, and so do not bind it."""
+RESULT_NEUTRAL = (
+    "checkpoint_every_steps",
+    "checkpoint_every_minutes",
+    "keep_checkpoints",
+    "prefetch_steps",
+    "cache_gb",
+    "activation_checkpointing",
+    "shard_optimizer",
+    "on_spike",
+)
+"""Settings of [pretraining] that cannot change the result, and so do not bind it. They can be
+changed after a failure, and training goes on from its checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +127,13 @@ def pretraining_job(inputs: RunInputs) -> PretrainingJob:
     config.pretraining.check_workers(config.cluster.most_workers)
     length, mode = inputs.setting("packing", "length"), inputs.setting("packing", "mode")
     config.pretraining.check_lengths(length, mode)
+    check_schedule(config.pretraining, length)
     train = by_language(pack.outputs_of(part="train"))
     if not train:
         raise ConfigError("the packing stage wrote no training sequence; look at its counters")
+    resume, pretraining = resume_point(inputs.store, config.pretraining, length), config.pretraining
+    if resume is not None:
+        pretraining = pretraining.model_copy(update={"resume_from": resume.name})
     table = read_json(inputs.store, inputs.balance)
     masking = {name: inputs.setting("masking", name) for name in MaskingSettings.model_fields}
     return PretrainingJob(
@@ -124,7 +142,7 @@ def pretraining_job(inputs: RunInputs) -> PretrainingJob:
         mode=mode,
         rows=inputs.vocabulary.rows,
         encoder=config.encoder,
-        pretraining=config.pretraining,
+        pretraining=pretraining,
         evaluation=config.evaluation,
         masking=MaskingSettings.model_validate(masking),
         phases=phases_of(table, train),
@@ -136,11 +154,37 @@ def pretraining_job(inputs: RunInputs) -> PretrainingJob:
         unigram=inputs.vocabulary_files["unigram"].ref,
         vocabulary=inputs.vocabulary_keys,
         vocabulary_sha256=inputs.vocabulary_sha256,
+        start=start_point(inputs),
+        resume=resume,
     )
 
 
+def resume_point(store: Store, settings: PretrainingSection, length: int) -> ResumePoint | None:
+    """The checkpoint that `pretraining.resume_from` names; None where it names none.
+
+    Args:
+        length: packing.length.
+
+    Raises:
+        ConfigError: there is no such checkpoint, or training would end before it.
+    """
+    name = settings.resume_from
+    if name is None:
+        return None
+    key, manifest = find_named(store, name, setting="pretraining.resume_from")
+    steps = step_plan_of(settings, length).steps
+    if manifest.step >= steps:
+        raise ConfigError(
+            f"pretraining.resume_from = {name!r} is at step {manifest.step}, and training ends at "
+            f"step {steps}: name an earlier one, or set more pretraining.steps"
+        )
+    _, run, _, unit, _ = key.split("/")
+    files = {file.name: file.sha256 for file in sorted(manifest.files, key=lambda f: f.name)}
+    return ResumePoint(name=f"{run}/{unit}@{manifest.step}", step=manifest.step, files=files)
+
+
 def phases_of(table: Mapping[str, Any], languages: Collection[str]) -> list[SharesPhase]:
-    """The mix of the packed languages over the steps, from the balance table.
+    """The mix of the packed languages over the training, from the balance table.
 
     Sequences that hold several languages at once (packing.mix_languages) are one source, whose
     mix was made when they were packed.
@@ -168,16 +212,14 @@ def phases_of(table: Mapping[str, Any], languages: Collection[str]) -> list[Shar
 def pretraining_binding(inputs: RunInputs, job: PretrainingJob) -> tuple[dict[str, Any], Unit]:
     """The configuration that binds the result, and the unit with what does not bind it.
 
-    The number of workers binds it: it changes the order of floating-point sums.
+    Neither the number of workers nor their threads bind it: at any number the same micro-batches
+    are computed, with the same dropout, and results differ by the order of floating-point sums
+    only. So a run may go on with other workers than it began with.
     """
     config = job.model_dump(mode="json")
     free = {name: config["pretraining"].pop(name) for name in RESULT_NEUTRAL}
     cluster = inputs.config.cluster
-    config["cluster"] = {
-        "num_workers": cluster.num_workers,
-        "cpus_per_worker": cluster.cpus_per_worker,
-        "use_gpu": cluster.use_gpu,
-    }
+    config["cluster"] = {"use_gpu": cluster.use_gpu}
     refs = [output.ref for output in inputs.stage("pack").outputs]
     refs += [inputs.vocabulary_files["unigram"].ref, inputs.balance.ref]
     arguments = {
@@ -201,7 +243,8 @@ def finetuning_units(inputs: RunInputs) -> tuple[dict[str, Any], list[Unit]]:
     check_tasks(config.finetuning, length)
     [model] = inputs.stage("pretrain").outputs_of(part="model")
     unique = inputs.stage("deduplicate").outputs_of(part="unique")
-    cluster = config.cluster
+    # Fine-tuning is short: it waits for all workers that there may be.
+    cluster = config.cluster.model_copy(update={"num_workers": config.cluster.most_workers})
     read = {
         "seed": inputs.setting("run", "seed"),
         "length": length,

@@ -46,7 +46,7 @@ class SpikeWatch:
             Why training has to stop before the update; None: go on.
         """
         usual = median(self._losses) if len(self._losses) >= FEWEST else None
-        if self._factor is not None and usual is not None and loss > self._factor * usual:
+        if self._factor and usual is not None and loss > self._factor * usual:
             first, count = self._plan.first_sample(step), self._plan.batch_at(step)
             found = (
                 f"step {step + 1}: loss {loss:.4f} is {loss / usual:.1f} times the median of the "

@@ -37,7 +37,7 @@ class Wisher:
         self, settings: PretrainingSection, worker: Worker, notice: StopNotice | None
     ) -> None:
         minutes = settings.checkpoint_every_minutes
-        self._seconds = None if minutes is None or not worker.leads else minutes * 60
+        self._seconds = minutes * 60 if minutes and worker.leads else None
         self._worker, self._notice = worker, notice
         self._why_stop = ""
         self.saved()

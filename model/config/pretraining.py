@@ -43,7 +43,8 @@ class PretrainingSection(Config):
     sequences_per_step: PositiveInt = 8192
     """Global batch, whatever the number of workers."""
     batches: list[BatchPhase] = []
-    """Smaller batches first, such as until = 0.02, sequences = 1024 (ModernBERT)."""
+    """Smaller batches first, such as until = 0.02, sequences = 1024 (ModernBERT). A phase ends with
+    the step in which its share of the tokens is reached."""
     sequences_per_micro_batch: PositiveInt = 32
     """Sequences that one worker computes at once; more are accumulated. A step is cut into micro-
     batches in the same way at any number of workers."""
@@ -90,8 +91,9 @@ class PretrainingSection(Config):
     shard_optimizer: bool = False
     """Each worker keeps the optimizer's state of its share of the parameters (ZeRO stage 1,
     Rajbhandari et al. 2020)."""
-    spike_factor: Annotated[float, Field(gt=1)] | None = 2.0
-    """A loss above so many times the median of the last hundred is a spike; not given: none is."""
+    spike_factor: Annotated[float, Field(ge=0)] = 2.0
+    """A loss above so many times the median of the last hundred is a spike: above 1, or 0 for no
+    judgement."""
     on_spike: Literal["warn", "stop"] = "warn"
     """What a spike does: a line in the log, or the end of training before the update."""
     skip_steps: list[Annotated[int, Field(ge=1)]] = []
@@ -99,8 +101,8 @@ class PretrainingSection(Config):
     log_every_steps: PositiveInt = 100
     evaluate_every_steps: PositiveInt = 5000
     checkpoint_every_steps: PositiveInt = 1000
-    checkpoint_every_minutes: Annotated[float, Field(gt=0)] | None = 30.0
-    """Also after so long without a checkpoint; not given: by steps alone."""
+    checkpoint_every_minutes: Annotated[float, Field(ge=0)] = 30.0
+    """Also after so long without a checkpoint; 0: by steps alone."""
     keep_checkpoints: PositiveInt = 3
     """The last so many stay, and the one with the lowest held-out loss."""
     prefetch_steps: Annotated[int, Field(ge=0)] = 4
@@ -119,6 +121,9 @@ class PretrainingSection(Config):
             ends = [phase.until for phase in phases]
             if ends != sorted(set(ends)):
                 raise ValueError(f"{name} end at {ends}; need rising shares of the tokens")
+        sizes = [*(phase.sequences for phase in self.batches), self.sequences_per_step]
+        if sizes != sorted(sizes):
+            raise ValueError(f"batches shrink: {sizes}, the last being sequences_per_step")
         return self
 
     @model_validator(mode="after")
@@ -129,6 +134,15 @@ class PretrainingSection(Config):
         if None not in (self.tokens, self.warmup_tokens) and self.warmup_tokens >= self.tokens:  # type: ignore[operator]
             raise ValueError(
                 f"warmup_tokens {self.warmup_tokens} must be below tokens {self.tokens}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _spikes_are_above_the_median(self) -> PretrainingSection:
+        if 0 < self.spike_factor <= 1:
+            raise ValueError(
+                f"spike_factor = {self.spike_factor:g}: half of all losses are above the median; "
+                "set it above 1, or to 0 for no judgement"
             )
         return self
 

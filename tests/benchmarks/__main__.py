@@ -36,6 +36,10 @@ NAMES = (
     "mask",
     "tokenize",
     "pack",
+    "learning",
+    "pretrain_step",
+    "two_workers",
+    "ray_overhead",
 )
 
 SHOWN_ENTRIES = 30

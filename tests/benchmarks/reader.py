@@ -210,38 +210,35 @@ def peer_speed(folder: Path, length: int) -> float:
 
 def share_of_step(folder: Path) -> dict[str, Any]:
     """What the loader takes of the demo's training step, on one core for both."""
-    from model.config import EncoderSection
     from model.distributed import Worker
-    from model.encoder import Encoder
-    from model.heads import MaskedLanguageModel
-    from model.optimizer import build_adamw, set_learning_rate
+    from model.learner import build_learner
+    from model.optimizer import set_learning_rate
     from model.prefetch import Prefetched
-    from model.pretrain import update
-    from model.training_data import PretrainingJob, TrainingData
+    from model.pretraining_job import PretrainingJob
+    from model.training_data import TrainingData
+    from model.update import update
     from pipelines.core.config import merge
 
     store, tree = write_corpus(folder, 128, DEMO_ROWS, 2_000_000)
     batch = {"sequences_per_step": 24, "sequences_per_micro_batch": 12}
-    job = PretrainingJob.model_validate(merge(tree, {"pretraining": batch}))
-    data = TrainingData(job, store, folder / "cache")
-    section = EncoderSection(layers=2, hidden_size=128, heads=2, feed_forward_size=512, dropout=0.0)
-    model = MaskedLanguageModel(Encoder(section, DEMO_ROWS, 128))
-    optimizer = build_adamw(model, weight_decay=0.01, betas=(0.9, 0.98), epsilon=1e-6)
-    set_learning_rate(optimizer, 1e-4)
+    sizes = {"layers": 2, "hidden_size": 128, "heads": 2, "feed_forward_size": 512, "dropout": 0.0}
+    job = PretrainingJob.model_validate(merge(tree, {"pretraining": batch, "encoder": sizes}))
+    data, learner = TrainingData(job, store, folder / "cache"), build_learner(job, Worker())
+    set_learning_rate(learner.optimizer, 1e-4)
     loading = 0.0
     began = time.process_time()
     for step in range(MODEL_STEPS):
         before = time.process_time()
         parts = data.micro_batches(step, Worker())
         loading += time.process_time() - before
-        update(model, model, optimizer, parts, job.pretraining, Worker(), step)
+        update(learner, parts, step)
     whole = time.process_time() - began
     make = partial(data.micro_batches, worker=Worker())
     began = time.perf_counter()
     with Prefetched(make, range(MODEL_STEPS), depth=4) as ready:
         for step in range(MODEL_STEPS):
             parts = ready.take(step)
-            update(model, model, optimizer, parts, job.pretraining, Worker(), step)
+            update(learner, parts, step)
         ahead = time.perf_counter() - began
     return {
         "milliseconds_per_step": round(1000 * whole / MODEL_STEPS, 2),

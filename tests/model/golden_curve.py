@@ -85,7 +85,7 @@ def job_of(name: str, store: Store, scratch: Path) -> PretrainingJob:
             "warmup_steps": 5,
             "log_every_steps": 1,
             "evaluate_every_steps": 25,
-            "checkpoint_every_minutes": None,
+            "checkpoint_every_minutes": 0.0,
         },
         "evaluation": {"max_sequences_per_language": 4},
         "masking": {"rate": 0.15, "mask_probability": 0.8, "random_probability": 0.1},

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.batches import Batch, Masker, batches_of
+from model.batches import Batch, Layout, Masker, batches_of
 from model.packed_dataset import PackedSequences, Rows
 from model.packed_files import FileCache
 from pipelines.core.masking import MaskingRule
@@ -15,7 +15,7 @@ from .packed import MASK, RULE, SAMPLER, SEED, SPECIAL, Row, make_row, packing, 
 
 
 def batch_of(rows: Rows, passes: np.ndarray, masker: Masker | None, length: int) -> Batch:
-    [batch] = batches_of(rows, passes, masker, length, len(passes))
+    [batch] = batches_of(rows, passes, masker, Layout(length, len(passes)))
     return batch
 
 
@@ -89,7 +89,7 @@ def test_a_batch_is_that_of_the_slow_way(
     views = np.array(passes) if rate == RULE.rate else np.full(len(passes), -1)
     taken = sequences.take(np.array(chosen), views)
     size = data.draw(st.integers(1, len(chosen)))
-    batches = batches_of(taken, np.array(passes), masker, length, size)
+    batches = batches_of(taken, np.array(passes), masker, Layout(length, size))
     for number, batch in enumerate(batches):
         part = slice(number * size, number * size + size)
         wanted = [rows[i] for i in chosen[part]]

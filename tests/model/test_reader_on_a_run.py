@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model.batches import batches_of
+from model.batches import Layout, batches_of
 from model.distributed import Worker
 from model.plan import RunInputs, pretraining_job
 from model.training_data import PretrainingJob, TrainingData
@@ -56,7 +56,7 @@ def test_computed_masks_are_those_that_the_stage_stores(tmp_path: Path, name: st
             views = np.full(len(rows), view)
             none = data.train.take(numbers, views - 3)
             assert not none.stored.any()
-            computed = batches_of(none, views, data.masker, job.length, 1)
+            computed = batches_of(none, views, data.masker, Layout(job.length, 1))
             for batch, row in zip(computed, rows, strict=True):
                 assert batch.sequence_ids == [row["sequence_id"]]
                 inputs = list(row["tokens"])

@@ -2,130 +2,112 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 from model.plan import RunInputs
+from model.run_train import main
 from pipelines.core.manifest import read_json, read_stage
 from pipelines.core.store import Store
-from tests.model.tiny import build, tiny_config
+from tests.model.fault_runs import (
+    BATCH,
+    INTERVAL,
+    STEPS,
+    Driver,
+    build_run,
+    check_same,
+    copy_of,
+    metrics,
+    resumed_at,
+    undisturbed,
+    workers_of,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
 TWO_WORKERS = {"num_workers": 2, "max_worker_failures": 2}
-LONG = {"steps": 60, "checkpoint_every_steps": 5, "evaluate_every_steps": 30}
 
 
-def prepared(store: Store, **sections: Mapping[str, Any]) -> Store:
-    build(store, tiny_config(cluster=TWO_WORKERS, **sections))
-    return store
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return build_run(tmp_path_factory.mktemp("built") / "store")
 
 
-def start(stage: str, store: Store) -> subprocess.Popen[str]:
+@pytest.fixture
+def address(local_ray: None) -> str:
     import ray
 
-    command = [
-        sys.executable,
-        "-m",
-        "model.run_train",
-        stage,
-        "--store",
-        store.url,
-        "--run",
-        "tiny",
-    ]
-    address = ray.get_runtime_context().gcs_address
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "RAY_ADDRESS": address, "PYTHONUNBUFFERED": "1"},
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, output
-    return output
-
-
-def metrics(store: Store) -> Any:
-    [output] = read_stage(store, "tiny", "pretrain").outputs_of(part="metrics")
-    return read_json(store, output)
-
-
-def kill_a_training_worker() -> None:
-    """Kill -9 one worker of the Ray that this test process started."""
-    workers = [
-        child
-        for child in psutil.Process().children(recursive=True)
-        if child.cmdline()[:1] and child.cmdline()[0].startswith("ray::RayTrainWorker")
-    ]
-    assert len(workers) == 2, workers
-    workers[1].send_signal(signal.SIGKILL)
+    return str(ray.get_runtime_context().gcs_address)
 
 
 @pytest.mark.ray
+@pytest.mark.timeout(900)
 def test_the_stages_run_and_a_killed_worker_changes_nothing(
-    tmp_path: Path, local_ray: None
+    built: Store, tmp_path: Path, address: str
 ) -> None:
-    straight = prepared(Store(str(tmp_path / "straight")), pretraining=LONG)
-    killed = prepared(Store(str(tmp_path / "killed")), pretraining=LONG)
-    finish(start("pretrain", straight))
+    expected = undisturbed(copy_of(built, tmp_path / "expected", cluster=TWO_WORKERS), 2)
+    store = copy_of(built, tmp_path / "killed", cluster=TWO_WORKERS)
+    driver = Driver(store, address)
+    driver.wait_for_step(INTERVAL)
+    workers = workers_of()
+    assert len(workers) == 2
+    workers[1].send_signal(signal.SIGKILL)
+    output = driver.finish()
 
-    process = start("pretrain", killed)
-    deadline = time.monotonic() + 120
-    while not [key for key in killed.keys("runs/tiny/checkpoints") if "00000010/manifest" in key]:
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
-    kill_a_training_worker()
-    output = finish(process)
+    [again] = resumed_at(output)
+    assert INTERVAL <= again < STEPS
+    check_same(store, expected)
+    assert sum(use["draws"] for use in metrics(store)["usage"]) == STEPS * BATCH
+    check_measured_apart(store)
 
-    [resumed] = re.findall(r"\[pretrain\] (\d+) of 60 steps already finished", output)
-    assert 10 <= int(resumed) < 60
-    assert [row["step"] for row in metrics(killed)["log"]] == list(range(1, 61))
-    assert [row["loss"] for row in metrics(killed)["log"]] == (
-        [row["loss"] for row in metrics(straight)["log"]]
-    )
-
-    usage = metrics(killed)["usage"]
-    assert usage == metrics(straight)["usage"]
-    batch = tiny_config().pretraining.sequences_per_step
-    assert sum(use["draws"] for use in usage) == 60 * batch
-
-    finish(start("export", killed))
-    finish(start("finetune", killed))
-    [scores] = read_stage(killed, "tiny", "finetune").outputs_of(part="scores")
-    table = read_json(killed, scores)
+    Driver(store, address, "export").finish()
+    Driver(store, address, "finetune").finish()
+    [scores] = read_stage(store, "tiny", "finetune").outputs_of(part="scores")
+    table = read_json(store, scores)
     judged = sum(row["count"] for row in table["test"]["per_language"].values())
     assert judged == table["counts"]["test"] > 0
-    again = finish(start("finetune", killed))
-    assert "1/1 task already finished" in again
+    again_output = Driver(store, address, "finetune").finish()
+    assert "1/1 task already finished" in again_output
+
+
+def check_measured_apart(store: Store) -> None:
+    """What was measured is in a file of its own, so that the results have the same bytes."""
+    [output] = read_stage(store, "tiny", "pretrain").outputs_of(part="speed")
+    speed = read_json(store, output)["speed"]
+    assert [row["step"] for row in speed] == list(range(1, STEPS + 1))
+    assert all(row["tokens_per_second/real"] > 0 for row in speed)
+    found = metrics(store)
+    for row in found["log"]:
+        assert set(row) == {"step", "loss", "learning_rate", "gradient_norm", "consumed_tokens"}
+    assert "speed" not in found
 
 
 @pytest.mark.ray
 def test_a_loss_that_is_no_number_ends_at_once_and_names_the_step(
-    store: Store, local_ray: None
+    built: Store, tmp_path: Path, address: str
 ) -> None:
     change = {"learning_rate": 1e30, "warmup_steps": 0, "max_gradient_norm": 0.0}
-    process = start("pretrain", prepared(store, pretraining=change))
-    output, _ = process.communicate(timeout=200)
+    store = copy_of(built, tmp_path / "store", cluster=TWO_WORKERS, pretraining=change)
+    output = Driver(store, address).finish(1)
 
-    assert process.returncode == 1
     assert re.search(r"error: .*pretrain: TrainingFailed: step \d+: loss nan", output, re.DOTALL)
     assert "pretraining.learning_rate" in output
-    assert output.count("12 steps to do") == 1  # no restart: it would only fail again
+    assert output.count(f"{STEPS} steps to do") == 1  # no restart: it would only fail again
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("name", ["nobody@20", "tiny@20"], ids=["no such run", "no checkpoint"])
+def test_a_checkpoint_to_resume_from_that_is_not_there_is_an_error(
+    built: Store, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Case C44 a, b: never a fresh start, and nothing is written."""
+    store = copy_of(built, tmp_path / "store", pretraining={"resume_from": name})
+    before = store.sizes("")
+    status = main(["pretrain", "--store", store.url, "--run", "tiny"])
+    assert status == 2
+    assert f"pretraining.resume_from = '{name}'" in capsys.readouterr().err
+    assert store.sizes("") == before
 
 
 def test_a_stage_whose_input_is_missing_says_which(store: Store) -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from model.distributed import share_of_batch
 from model.sample_plan import Phase, SamplePlan, Samples
 from model.sample_usage import Usage, usage_of
-from model.schedules import warmup_then_linear
 
 COUNTS = {"en": 700, "fi": 90, "sw": 11}
 SHARES = {"en": 0.5, "fi": 0.3, "sw": 0.2}
@@ -251,11 +250,3 @@ def test_samples_outside_the_plan_are_refused() -> None:
         plan.sample(-1)
     assert len(plan.samples(5, 0).languages) == 0
     assert plan.drawn(0).tolist() == [0, 0, 0]
-
-
-def test_learning_rate_rises_to_its_peak_and_falls_linearly() -> None:
-    rates = [warmup_then_linear(s, peak=1.0, warmup_steps=4, steps=12) for s in range(12)]
-    assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
-    assert rates[4:] == pytest.approx([1 - i / 8 for i in range(8)])
-    with pytest.raises(ValueError, match="step 12 is outside"):
-        warmup_then_linear(12, peak=1.0, warmup_steps=4, steps=12)

@@ -45,7 +45,7 @@ def test_the_first_losses_are_not_judged_and_without_a_factor_none_is() -> None:
     assert notes == []
     judge.judge(FEWEST, 50.0)
     assert len(notes) == 1
-    judge, notes = watch([1.0] * 50, spike_factor=None)
+    judge, notes = watch([1.0] * 50, spike_factor=0.0)
     judge.judge(50, 1e6)
     assert notes == []
 
