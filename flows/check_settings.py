@@ -28,7 +28,7 @@ def check_settings(config: RunConfig) -> list[str]:
     check_weights(config)
     compared(config.vocabulary)
     check_least_memory(config.vocabulary)
-    return [*mix_notes(config), *wordpiece_notes(config)]
+    return [*mix_notes(config), *vocabulary_notes(config)]
 
 
 def check_weights(config: RunConfig) -> None:
@@ -64,9 +64,27 @@ def check_weights(config: RunConfig) -> None:
         )
 
 
-def wordpiece_notes(config: RunConfig) -> list[str]:
-    """Settings of a Unigram vocabulary that somebody set for a WordPiece one."""
+OF_A_TRAINED_VOCABULARY = ("size", "normalization", "lowercase", "byte_fallback", "train_on")
+"""Settings of [vocabulary] that a vocabulary which is taken does not read."""
+
+
+def vocabulary_notes(config: RunConfig) -> list[str]:
+    """Settings of [vocabulary] that somebody, or a preset, set and that do nothing."""
     section = config.vocabulary
+    if section.start_from is not None:
+        given = section.model_fields_set & {*OF_A_TRAINED_VOCABULARY}
+        idle = [
+            f"{name} = {getattr(section, name)!r}"
+            for name in OF_A_TRAINED_VOCABULARY
+            if name in given
+        ]
+        if not idle:
+            return []
+        return [
+            f"vocabulary: {', '.join(idle)} without effect beside start_from = "
+            f"{section.start_from!r}, which is taken with its own pieces and rules for text"
+            + ("; add_pieces makes it larger" if section.kind == "unigram" else "")
+        ]
     if section.kind != "wordpiece" or "normalization" not in section.model_fields_set:
         return []
     return [

@@ -9,6 +9,7 @@ from model import checkpoint
 from model.checkpoint import Checkpoint
 from model.learner import Learner
 from model.optimizer import load_optimizer_tensors
+from model.origin import write_origin
 from model.pretraining_job import PretrainingJob
 from model.training_log import new_record
 from model.warm_start import starting_tensors
@@ -53,6 +54,8 @@ def begin(job: PretrainingJob, store: Store, folder: str, learner: Learner) -> B
         learner.model.load_state_dict(tensors)
         record["notes"] += notes
         said += notes
+    if learner.worker.leads:
+        write_origin(job, store, folder)
     return Beginning(0 if found is None else found.step, record, said)
 
 

@@ -7,12 +7,7 @@ from pathlib import Path
 from model.checkpoint_names import named, run_checkpoints
 from model.encoder import Encoder
 from model.export import export_masked_model, verify_model, verify_tokenizer
-from model.export_stage import (
-    VOCABULARY_SETTINGS,
-    first_of_each_language,
-    sample_rows,
-    sample_texts,
-)
+from model.export_stage import first_of_each_language, sample_rows, sample_texts
 from model.heads import MaskedLanguageModel
 from model.model_card import model_card
 from model.plan import RunInputs, pretraining_job
@@ -51,7 +46,8 @@ def export_checkpoint(inputs: RunInputs, step: int | None, folder: Path) -> tupl
     card = model_card(
         inputs.run,
         job.model_dump(mode="json"),
-        {setting: inputs.setting("vocabulary", setting) for setting in VOCABULARY_SETTINGS},
+        inputs.vocabulary,
+        inputs.setting("vocabulary", "start_from"),
         read_json(inputs.store, inputs.balance),
         {**found.training, "steps": found.step, "all_steps": job.step_plan.steps},
         sum(parameter.numel() for parameter in model.parameters()),

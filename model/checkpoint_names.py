@@ -22,6 +22,10 @@ NAME = re.compile(r"^(?P<run>[^@/.][^@/]*)(?:/(?P<unit>[^@/.]+))?@(?P<step>\d+)$
 MOST_LISTED = 20
 
 
+class NoSuchCheckpoint(ConfigError):
+    """No whole checkpoint of that name is there."""
+
+
 def is_checkpoint_name(text: str) -> bool:
     """Whether a text has the form RUN@STEP or RUN/UNIT@STEP."""
     return NAME.match(text) is not None
@@ -59,7 +63,8 @@ def find_named(
         The key of its folder, and its manifest, whose files have their checksums.
 
     Raises:
-        ConfigError: no such run, no such checkpoint, or more than one; says what there is.
+        NoSuchCheckpoint: there is no such run, or no such checkpoint; says what there is.
+        ConfigError: it is no such name, or there is more than one.
     """
     at = f"{setting} = {name!r}"
     match = NAME.match(name)
@@ -70,10 +75,11 @@ def find_named(
     if unit is not None:
         folders = {key: whole for key, whole in folders.items() if key.endswith(f"/{unit}")}
     if not folders:
-        raise ConfigError(f"{at}: {_what_there_is(store, run, unit)}")
+        raise NoSuchCheckpoint(f"{at}: {_what_there_is(store, run, unit)}")
     having = [folder for folder, whole in folders.items() if step in whole]
     if not having:
-        raise ConfigError(f"{at}: no whole checkpoint of step {step}; there are: {_list(folders)}")
+        there = f"no whole checkpoint of step {step}; there are: {_list(folders)}"
+        raise NoSuchCheckpoint(f"{at}: {there}")
     if len(having) > 1:
         having = [folder for folder in having if folder in _finished(store, run)] or having
     if len(having) > 1:

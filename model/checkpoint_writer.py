@@ -96,7 +96,8 @@ class CheckpointWriter:
         """
         self.store, self.folder, self.worker, self.keep = store, folder, worker, keep
         self.notes: list[str] = []
-        """What a person should know: lost checkpoints, deleted leftovers."""
+        """What a person should know: lost checkpoints, deleted leftovers. The thread adds them."""
+        self._told = 0
         self.counters: Counter[str] = Counter()
         """checkpoints/saved, checkpoints/lost, bytes/saved, bytes/leftovers."""
         self._say = say if say is not None else partial(print, flush=True)
@@ -172,6 +173,11 @@ class CheckpointWriter:
     def finished(self) -> list[Saved]:
         """Checkpoints that came to count since the last call, in order; never waits."""
         return [self._finished.popleft() for _ in range(len(self._finished))]
+
+    def new_notes(self) -> list[str]:
+        """Notes that came since the last call, in order; never waits."""
+        told, self._told = self._told, len(self.notes)
+        return self.notes[told : self._told]
 
     def __enter__(self) -> Self:
         return self

@@ -34,8 +34,6 @@ SAMPLE_ROWS = 16
 """Packed rows whose logits are compared."""
 TEXTS_PER_LANGUAGE = 5
 """Lines of each language whose ids are compared."""
-VOCABULARY_SETTINGS = ("kind", "normalization", "byte_fallback", "lowercase")
-"""What the model card tells of [vocabulary]."""
 
 
 def export_step(inputs: RunInputs) -> Step:
@@ -53,7 +51,7 @@ def export_step(inputs: RunInputs) -> Step:
             "balance": inputs.balance.path,
         },
         "vocabulary_files": inputs.vocabulary_keys,
-        "vocabulary": {name: inputs.setting("vocabulary", name) for name in VOCABULARY_SETTINGS},
+        "vocabulary_from": inputs.setting("vocabulary", "start_from"),
         "rows": rows,
         "texts": [output.path for output in first_of_each_language(inputs)],
     }
@@ -90,7 +88,8 @@ def export_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None
     card = model_card(
         config["run"],
         config["job"],
-        config["vocabulary"],
+        vocabulary,
+        config["vocabulary_from"],
         read_json(store, files["balance"]),
         read_json(store, files["metrics"]),
         sum(parameter.numel() for parameter in model.parameters()),

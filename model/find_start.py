@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from model.checkpoint_files import MODEL
-from model.checkpoint_names import find_named, is_checkpoint_name
+from model.checkpoint_names import NoSuchCheckpoint, find_named, is_checkpoint_name
 from model.config import EncoderSection, preset_names, preset_values
 from model.grown_vocabulary import AnyVocabulary
+from model.origin import recorded_start
 from model.start_point import SETTING, WEIGHTS, StartPoint, identified
 from pipelines.core.config import ConfigError
 from pipelines.core.foreign import TOKENIZER_FILES, CannotAdopt, foreign_vocabulary
@@ -73,12 +74,8 @@ def _of_run(name: str, wanted: Wanted) -> StartPoint:
 
     where = f"{SETTING} = {name!r}"
     if is_checkpoint_name(name):
-        key, manifest = find_named(wanted.store, name, setting=SETTING)
-        [model] = [file for file in manifest.files if file.name == MODEL]
-        path = f"{key}/{manifest.attempt}/{model.name}"
-        weights = FileRef(path=path, size=model.bytes, checksum=model.sha256)
-        _, run, _, unit, _ = key.split("/")
-        name = f"{run}/{unit}@{manifest.step}"
+        name, weights = _of_checkpoint(name, wanted)
+        run = name.partition("/")[0]
     elif name == wanted.run:
         raise ConfigError(f"{where} is this run: name another, or one of its checkpoints")
     else:
@@ -107,6 +104,23 @@ def _of_run(name: str, wanted: Wanted) -> StartPoint:
         vocabulary={part: files[part].ref},
         notes=_length_notes(wanted, section, length),
     )
+
+
+def _of_checkpoint(name: str, wanted: Wanted) -> tuple[str, FileRef]:
+    """A checkpoint's full name, and its weights; of one that is gone, what they were."""
+    try:
+        key, manifest = find_named(wanted.store, name, setting=SETTING)
+    except NoSuchCheckpoint:
+        # A run that has a checkpoint of its own does not read the start again.
+        recorded = recorded_start(wanted.store, wanted.run, name)
+        if recorded is None:
+            raise
+        return recorded.name, recorded.weights[0]
+    [model] = [file for file in manifest.files if file.name == MODEL]
+    path = f"{key}/{manifest.attempt}/{model.name}"
+    _, run, _, unit, _ = key.split("/")
+    weights = FileRef(path=path, size=model.bytes, checksum=model.sha256)
+    return f"{run}/{unit}@{manifest.step}", weights
 
 
 def _of_folder(folder: str, wanted: Wanted) -> StartPoint:

@@ -100,12 +100,15 @@ def finetune(job: FinetuningJob, store: Store, folder: str, worker: Worker) -> N
     found, _ = checkpoint.agreed(store, folder, worker)
     if found is not None and found.step == steps:
         return
-    model = build_classifier(job, store).to(worker.device)
+    model, notes = build_classifier(job, store)
+    model.to(worker.device)
     wrapped = worker.wrap(model)
     optimizer = build_adamw(model, weight_decay=task.weight_decay, betas=BETAS, epsilon=EPSILON)
     progress = Progress(f"finetune {task.name}", total=steps, unit="step", quiet=not worker.leads)
     train_labels = [example.label for example in splits["train"]]
-    record: dict[str, Any] = {"dev": []}
+    for note in notes:
+        progress.say(note)
+    record: dict[str, Any] = {"notes": notes, "dev": []}
     for step in range(steps):
         rate = warmup_then_linear(
             step,
@@ -137,8 +140,15 @@ def finetune(job: FinetuningJob, store: Store, folder: str, worker: Worker) -> N
     worker.wait()
 
 
-def build_classifier(job: FinetuningJob, store: Store) -> SequenceClassifier:
-    """The pretrained encoder with a head whose start depends on the seed alone.
+def build_classifier(job: FinetuningJob, store: Store) -> tuple[SequenceClassifier, list[str]]:
+    """The pretrained encoder with a head, whose start depends on the seed alone.
+
+    Where the model was pretrained on next sentences, and its pooler is the layer that the head
+    begins with (tanh of a dense layer over <s>), the head takes it, as BERT's does (Devlin et al.
+    2019, section 4.1).
+
+    Returns:
+        The classifier, and what a person should know of its head.
 
     Raises:
         RuntimeError: the pretrained weights are not those of this encoder; they are named.
@@ -151,7 +161,14 @@ def build_classifier(job: FinetuningJob, store: Store) -> SequenceClassifier:
     encoder.load_state_dict(
         {name[len(prefix) :]: t for name, t in tensors.items() if name.startswith(prefix)}
     )
-    return SequenceClassifier(encoder, len(job.labels))
+    model = SequenceClassifier(encoder, len(job.labels))
+    own = {name: tensor.shape for name, tensor in model.dense.state_dict().items()}
+    pooler = {name: tensors[f"pooler.{name}"] for name in own if f"pooler.{name}" in tensors}
+    fits = own == {name: tensor.shape for name, tensor in pooler.items()}
+    if not fits or model.norm is not None:
+        return model, ["the head starts anew"]
+    model.dense.load_state_dict(pooler)
+    return model, ["the head starts with the pretrained pooler; its output layer starts anew"]
 
 
 def update(
@@ -216,6 +233,7 @@ def scores_json(
         "labels": job.labels,
         "counts": counts,
         "dropped": dict(sorted(dropped.items())),
+        "notes": record["notes"],
         "dev": record["dev"],
         "test": record["test"],
     }

@@ -8,14 +8,20 @@ from typing import Any
 from model.config import EncoderSection
 from model.config.encoder import LAYOUTS
 from model.metrics import LossSums
+from model.vocabulary_facts import AnyVocabulary, kind_of, normalization_of
 from pipelines.core.vocabulary import MASK_TOKEN, SPECIAL_TOKENS
-from pipelines.core.wordpiece import WORDPIECE_MASK_TOKEN, WORDPIECE_SPECIAL_TOKENS
+from pipelines.core.wordpiece import (
+    WORDPIECE_MASK_TOKEN,
+    WORDPIECE_SPECIAL_TOKENS,
+    WordPieceVocabulary,
+)
 
 
 def model_card(
     run: str,
     job: Mapping[str, Any],
-    vocabulary: Mapping[str, Any],
+    vocabulary: AnyVocabulary,
+    vocabulary_from: str | None,
     balance: Mapping[str, Any],
     metrics: Mapping[str, Any],
     parameters: int,
@@ -24,8 +30,8 @@ def model_card(
 
     Args:
         job: the pretraining job (`model.training_data.PretrainingJob`) as plain JSON.
-        vocabulary: the settings `kind`, `normalization`, `byte_fallback` and `lowercase` of
-            [vocabulary].
+        vocabulary: the one that the model was trained with.
+        vocabulary_from: vocabulary.start_from.
         balance: the table of the balance stage.
         metrics: what pretraining recorded: steps, tokens_seen, evaluations, and at its end
             unigram. Of a checkpoint before the end, `all_steps` too.
@@ -45,8 +51,9 @@ def model_card(
         ("attention heads", encoder["heads"]),
         ("feed-forward size", encoder["feed_forward_size"]),
         ("parameters", f"{parameters:,}"),
-        ("vocabulary", _vocabulary_kind(vocabulary)),
-        ("normalization", _normalization(vocabulary)),
+        ("vocabulary", kind_of(vocabulary)),
+        *([("vocabulary taken from", vocabulary_from)] if vocabulary_from else []),
+        ("normalization", normalization_of(vocabulary)),
         ("vocabulary rows", f"{job['rows']:,}"),
         ("longest text, tokens", job["length"]),
         ("updates", _updates(metrics)),
@@ -114,22 +121,9 @@ def _updates(metrics: Mapping[str, Any]) -> str:
     return f"{done:,}" if whole in (None, done) else f"{done:,} of {whole:,} (training went on)"
 
 
-def _vocabulary_kind(vocabulary: Mapping[str, Any]) -> str:
-    if vocabulary["kind"] == "wordpiece":
-        return "WordPiece"
-    unknown = "unknown characters as bytes" if vocabulary["byte_fallback"] else "no bytes"
-    return f"SentencePiece Unigram, {unknown}"
-
-
-def _normalization(vocabulary: Mapping[str, Any]) -> str:
-    if vocabulary["kind"] == "wordpiece":
-        return "BERT's, " + ("lower case, no accents" if vocabulary["lowercase"] else "cased")
-    return str(vocabulary["normalization"])
-
-
-def _text_and_masks(vocabulary: Mapping[str, Any], masking: Mapping[str, Any]) -> list[str]:
+def _text_and_masks(vocabulary: AnyVocabulary, masking: Mapping[str, Any]) -> list[str]:
     """How the names of special tokens are read, and which tokens were predicted."""
-    wordpiece = vocabulary["kind"] == "wordpiece"
+    wordpiece = isinstance(vocabulary, WordPieceVocabulary)
     mask = WORDPIECE_MASK_TOKEN if wordpiece else MASK_TOKEN
     names = WORDPIECE_SPECIAL_TOKENS if wordpiece else SPECIAL_TOKENS
     others = ", ".join(f"`{name}`" for name in names)

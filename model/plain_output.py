@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from typing import IO, Any
 
+NOISE = ("(PlacementGroupCleaner pid=", "class name: 'PreemptionWatcher' and ID")
+"""With a second Ray on the machine its placement group cleaner speaks every second; and Ray warns
+at each start of an actor of its own."""
 PREFIX = re.compile(r"^(?:\x1b\[\d+m)?\((?:RayTrainWorker|TrainController)[^)]*\)(?:\x1b\[0m)? ")
 
 
 class PlainOutput:
-    """Standard output without Ray's `(RayTrainWorker pid=...)` before a worker's lines."""
+    """A standard stream without Ray's `(RayTrainWorker pid=...)` before a worker's lines."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write; a worker's line loses its prefix, and one kind of Ray's own is left out.
-
-        With a second Ray on the machine its placement group cleaner says so every second.
-        """
-        if "(PlacementGroupCleaner pid=" in text:
+        """Write; a worker's line loses its prefix, and two kinds of Ray's own are left out."""
+        if any(part in text for part in NOISE):
             return len(text)
         return self._stream.write(PREFIX.sub("", text))
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from model.checkpoint_names import find_named
+from model.checkpoint_names import NoSuchCheckpoint, find_named
 from model.config import ModelConfig, PretrainingSection
+from model.origin import recorded_resume
 from model.pretraining_job import MaskingSettings, PretrainingJob, ResumePoint, SharesPhase
 from model.schedules import check_schedule
 from model.step_plan import step_plan_of
@@ -131,7 +132,8 @@ def pretraining_job(inputs: RunInputs) -> PretrainingJob:
     train = by_language(pack.outputs_of(part="train"))
     if not train:
         raise ConfigError("the packing stage wrote no training sequence; look at its counters")
-    resume, pretraining = resume_point(inputs.store, config.pretraining, length), config.pretraining
+    pretraining = config.pretraining
+    resume = resume_point(inputs.store, pretraining, length, inputs.run)
     if resume is not None:
         pretraining = pretraining.model_copy(update={"resume_from": resume.name})
     table = read_json(inputs.store, inputs.balance)
@@ -159,11 +161,15 @@ def pretraining_job(inputs: RunInputs) -> PretrainingJob:
     )
 
 
-def resume_point(store: Store, settings: PretrainingSection, length: int) -> ResumePoint | None:
+def resume_point(
+    store: Store, settings: PretrainingSection, length: int, run: str | None = None
+) -> ResumePoint | None:
     """The checkpoint that `pretraining.resume_from` names; None where it names none.
 
     Args:
         length: packing.length.
+        run: that goes on from it. When it has done so before and has a checkpoint of its own, the
+            named one may be gone.
 
     Raises:
         ConfigError: there is no such checkpoint, or training would end before it.
@@ -171,16 +177,26 @@ def resume_point(store: Store, settings: PretrainingSection, length: int) -> Res
     name = settings.resume_from
     if name is None:
         return None
-    key, manifest = find_named(store, name, setting="pretraining.resume_from")
+    try:
+        key, manifest = find_named(store, name, setting="pretraining.resume_from")
+    except NoSuchCheckpoint:
+        recorded = None if run is None else recorded_resume(store, run, name)
+        if recorded is None:
+            raise
+        point = recorded
+    else:
+        _, source, _, unit, _ = key.split("/")
+        files = {file.name: file.sha256 for file in sorted(manifest.files, key=lambda f: f.name)}
+        point = ResumePoint(
+            name=f"{source}/{unit}@{manifest.step}", step=manifest.step, files=files
+        )
     steps = step_plan_of(settings, length).steps
-    if manifest.step >= steps:
+    if point.step >= steps:
         raise ConfigError(
-            f"pretraining.resume_from = {name!r} is at step {manifest.step}, and training ends at "
+            f"pretraining.resume_from = {name!r} is at step {point.step}, and training ends at "
             f"step {steps}: name an earlier one, or set more pretraining.steps"
         )
-    _, run, _, unit, _ = key.split("/")
-    files = {file.name: file.sha256 for file in sorted(manifest.files, key=lambda f: f.name)}
-    return ResumePoint(name=f"{run}/{unit}@{manifest.step}", step=manifest.step, files=files)
+    return point
 
 
 def phases_of(table: Mapping[str, Any], languages: Collection[str]) -> list[SharesPhase]:

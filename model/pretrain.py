@@ -19,7 +19,7 @@ from model.beginning import begin
 from model.checkpoint_writer import CheckpointWriter
 from model.distributed import Worker
 from model.held_out import evaluate, mean_loss
-from model.learner import Learner, build_learner
+from model.learner import Learner, build_learner, compile_ahead
 from model.notices import StopNotice, TrainingStopped
 from model.optimizer import optimizer_tensors, set_learning_rate
 from model.prefetch import Prefetched
@@ -64,15 +64,18 @@ def pretrain(
     settings, plan = job.pretraining, job.step_plan
     data, learner = TrainingData(job, store, cache), build_learner(job, worker)
     start = begin(job, store, folder, learner)
+    compile_ahead(learner, job, start.step)
     record, todo = start.record, range(start.step, plan.steps)
     unigram = data.unigram_baseline() if worker.leads else {}
     log = TrainingLog(record, todo, leads=worker.leads, sinks=sinks, unigram=unigram)
     log.say(*start.said, *data.notes)
     spikes = SpikeWatch(settings, plan, record["last_losses"], log.note)
+    # Other workers print as well when they lose a shard: the first one cannot know why.
+    say = log.say if worker.leads else None
     speed, wisher = Throughput(job.encoder, job.rows, worker), Wisher(settings, worker, notice)
     with (
         log,
-        CheckpointWriter(store, folder, worker, settings.keep_checkpoints, say=log.say) as writer,
+        CheckpointWriter(store, folder, worker, settings.keep_checkpoints, say=say) as writer,
         Prefetched(
             partial(data.micro_batches, worker=worker),
             (step for step in todo if step + 1 not in settings.skip_steps),
@@ -112,7 +115,7 @@ def pretrain(
             if last or wishes.stop:
                 writer.wait()
                 worker.wait()  # one that ends early would take the others down during the save
-            log.checkpoints(writer.finished())
+            log.checkpoints(writer.finished(), writer.new_notes())
             if wishes.stop and not last:
                 raise TrainingStopped(done, wisher.reason())
 

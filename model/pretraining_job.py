@@ -103,6 +103,10 @@ class PretrainingJob(Config):
         found = self.step_plan.phase_at(self.masking.phases, step)
         return self.masking.rate if found is None else found.rate
 
+    def rows_at(self, length: int) -> int:
+        """Rows of a whole micro-batch with rows of `length` tokens."""
+        return self.pretraining.sequences_per_micro_batch * (self.length // length)
+
     def length_at(self, step: int) -> int:
         """The most tokens in a row at a step, from 0."""
         found = self.step_plan.phase_at(self.pretraining.lengths, step)

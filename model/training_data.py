@@ -174,7 +174,7 @@ class TrainingData:
     def _layout(self, length: int) -> Layout:
         """How micro-batches with rows of `length` are laid out."""
         settings, size = self.job.pretraining, self.job.pretraining.sequences_per_micro_batch
-        rows = size * (self.job.length // length) if settings.compile else None
+        rows = self.job.rows_at(length) if settings.compile else None
         return Layout(length, size, rows, self.job.documents_apart)
 
     def unigram_baseline(self) -> LossSums:

@@ -1,7 +1,7 @@
 """What training tells: lines for people, the record of the checkpoints, and sinks for metrics.
 
-The record holds two lists. `log` has values that are the same each time: they are part of the
-result. `speed` has measured ones, which never are.
+In the record `log`, `evaluations` and `notes` are the same each time: they are part of the result.
+`speed` and `checkpoint_notes` tell of this machine and this store, and never are.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def new_record() -> dict[str, Any]:
         "tokens_seen": 0,
         "log": [],
         "speed": [],
+        "checkpoint_notes": [],
         "evaluations": [],
         "notes": [],
         "last_losses": [],
@@ -123,8 +124,13 @@ class TrainingLog:
         line = evaluation_line(found, self._unigram)
         self.say(f"step {found['step']}/{self._progress.total} | {line}")
 
-    def checkpoints(self, saved: Sequence[Saved]) -> None:
-        """Checkpoints that came to count."""
+    def checkpoints(self, saved: Sequence[Saved], notes: Sequence[str] = ()) -> None:
+        """Checkpoints that came to count.
+
+        Args:
+            notes: of their writer since the last call: what was lost or swept. It has said them.
+        """
+        self._record["checkpoint_notes"] += notes
         for one in saved:
             values = {
                 "step": float(one.step),

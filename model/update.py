@@ -130,12 +130,13 @@ def inputs_of(
 ) -> list[torch.Tensor | bool | None]:
     """What `MaskedLanguageModel.forward` is called with.
 
-    Whether there is padding is known here, so that nothing has to look for it on the device; with
-    `compile` all batches are treated alike, so that no layer is compiled for both kinds.
+    Whether there is padding is known here, so that nothing has to look for it on the device. With
+    `compile`, pairs always count as padded, which they nearly always are: so their layers are
+    compiled for one kind of batch. Rows of a stream are nearly always full, and need no mask then.
     """
     starts = batch.document_starts if batch.documents_apart else None
     tensors = [batch.tokens, batch.masked, batch.labels, starts, batch.segments, batch.is_next]
-    padded = settings.compile or batch.padding_tokens > 0
+    padded = batch.padding_tokens > 0 or (settings.compile and batch.segments is not None)
     return [*(None if t is None else t.to(device, non_blocking=True) for t in tensors), padded]
 
 

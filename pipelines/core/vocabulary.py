@@ -102,6 +102,8 @@ class Vocabulary(IdLayout):
         if own != (0, 1, 2, -1):
             raise ValueError(f"SentencePiece ids unk, bos, eos, pad are {own}; need (0, 1, 2, -1)")
         proto = ModelProto.FromString(model)
+        self.byte_fallback = bool(proto.trainer_spec.byte_fallback)
+        """Whether characters without a piece are written as bytes."""
         self.not_by_word = why_not_by_word(proto)
         """Why whole lines are encoded, which is slower; None where words are."""
         self._words: WordCache | None = None

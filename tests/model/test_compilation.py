@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from model.compilation import compile_layers
-from model.config import EncoderSection
+from model import attention, checkpoint
+from model import pretrain as loop
+from model.batches import Batch
+from model.compilation import Shape, compile_layers, warm_up
+from model.config import EncoderSection, PretrainingSection
+from model.distributed import Worker
 from model.encoder import Encoder
 from model.heads import MaskedLanguageModel
+from model.learner import compile_ahead
+from model.plan import RunInputs, pretraining_job
+from model.training_data import TrainingData
+from model.update import inputs_of
+from pipelines.core.store import Store
+
+from .tiny import build, tiny_config
 
 ROWS, LENGTH = 90, 12
 
@@ -36,57 +50,140 @@ def model_of(**settings: object) -> MaskedLanguageModel:
     return MaskedLanguageModel(Encoder(section, ROWS, LENGTH))
 
 
-def batch(step: int) -> tuple[torch.Tensor, ...]:
-    """A full batch, with documents that begin elsewhere and another number of masks each time."""
+MODERN = {
+    "norm": "pre",
+    "positions": "rotary",
+    "feed_forward": "geglu",
+    "biases": False,
+    "segments": 0,
+}
+SHAPES = [Shape(3, LENGTH, training=True), Shape(3, LENGTH, training=False)]
+FIRST_PADDED = 5
+
+
+def batch(step: int, apart: bool) -> tuple[torch.Tensor | None, ...]:
+    """Full until a padded one comes, with other documents and another number of masks each time."""
     made = torch.Generator().manual_seed(step)
     tokens = torch.randint(4, ROWS, (3, LENGTH), generator=made)
-    tokens[2, 12 - step % 4 :] = 1
+    if step >= FIRST_PADDED:
+        tokens[2, 12 - step % 4 :] = 1
     masked = torch.arange(1 + step % 5)
     starts = torch.tensor([0, 3 + step % 5, 12, 24])[: 3 + step % 2]
     starts = torch.cat([starts[starts < 24], torch.tensor([24])])
-    return tokens, masked, tokens.flatten()[masked], starts
+    return tokens, masked, tokens.flatten()[masked], starts if apart else None
 
 
-def step_of(model: MaskedLanguageModel, step: int) -> torch.Tensor:
+def step_of(model: MaskedLanguageModel, step: int, apart: bool) -> torch.Tensor:
     model.train()
     model.zero_grad(set_to_none=True)
-    loss: torch.Tensor = model(*batch(step), padded=True)[0]
+    loss: torch.Tensor = model(*batch(step, apart), padded=step >= FIRST_PADDED)[0]
     loss.backward()
     return loss.detach()
 
 
-def evaluation_of(model: MaskedLanguageModel, step: int) -> torch.Tensor:
+def evaluation_of(model: MaskedLanguageModel, step: int, apart: bool) -> torch.Tensor:
     model.eval()
     with torch.no_grad():
-        loss: torch.Tensor = model(*batch(step), padded=True)[0]
+        loss: torch.Tensor = model(*batch(step, apart), padded=step >= FIRST_PADDED)[0]
     return loss
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["stream", "document"])
 @pytest.mark.parametrize("layout", ["xlmr", "modern"])
-def test_same_numbers_same_names_and_nothing_compiled_again(layout: str) -> None:
-    modern = {
-        "norm": "pre",
-        "positions": "rotary",
-        "feed_forward": "geglu",
-        "biases": False,
-        "segments": 0,
-    }
-    changes = modern if layout == "modern" else {}
+def test_same_numbers_same_names_and_nothing_compiled_after_the_warm_up(
+    layout: str, apart: bool
+) -> None:
+    changes = MODERN if layout == "modern" else {}
     plain, compiled = model_of(**changes), model_of(**changes)
     compile_layers(compiled.encoder)
     assert plain.state_dict().keys() == compiled.state_dict().keys()
-    for warm_up in range(1):
-        step_of(compiled, warm_up)
-        evaluation_of(compiled, warm_up)
+    before = torch.get_rng_state()
+    warm_up(compiled.encoder, [replace(shape, documents_apart=apart) for shape in SHAPES])
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(parameter.grad is None for parameter in compiled.parameters())
+    assert compiled.training
     graphs = counters["stats"]["unique_graphs"]
-    assert graphs > 0, "the layers are compiled"
+    # With a gradient and without; in a stream with a mask and without; and the first layer of
+    # "modern" is another one.
+    assert graphs == 2 * (1 if apart else 2) * (2 if layout == "modern" else 1)
     with torch._dynamo.config.patch(error_on_recompile=True):
-        for step in range(1, 7):
-            torch.testing.assert_close(step_of(compiled, step), step_of(plain, step))
+        for step in range(1, 8):
+            torch.testing.assert_close(step_of(compiled, step, apart), step_of(plain, step, apart))
             for ours, theirs in zip(compiled.parameters(), plain.parameters(), strict=True):
                 torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-5)
-            if step % 3 == 0:
-                ours, theirs = evaluation_of(compiled, step), evaluation_of(plain, step)
+            if step in (3, 6):
+                ours, theirs = (evaluation_of(m, step, apart) for m in (compiled, plain))
                 torch.testing.assert_close(ours, theirs)
     assert counters["stats"]["unique_graphs"] == graphs
     assert not counters["graph_break"]
+
+
+def test_full_rows_of_a_stream_get_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks: list[bool] = []
+    plain = attention.by_rows
+
+    def watched(*tensors: torch.Tensor, mask: torch.Tensor | None, dropout: float) -> torch.Tensor:
+        masks.append(mask is not None)
+        return plain(*tensors, mask, dropout)
+
+    monkeypatch.setattr(
+        attention, "by_rows", lambda q, k, v, m, d: watched(q, k, v, mask=m, dropout=d)
+    )
+    model, settings = model_of(layers=1), PretrainingSection(compile=True)
+    monkeypatch.setattr(Encoder, "compiled", True)  # takes its ways, without a compiler
+    tokens, masked, labels, _ = batch(1, False)
+    padded = tokens.clone()
+    padded[2, 9:] = 1
+    for ids, segments in ((tokens, None), (padded, None), (tokens, torch.zeros_like(tokens))):
+        real, starts = int((ids != 1).sum()), torch.tensor([0, 12, 24])
+        own = Batch(ids, masked, labels, real, [], starts, segments=segments)
+        model(*inputs_of(own, settings, torch.device("cpu")))
+    assert masks == [False, True, True], "pairs always count as padded"
+
+
+def test_a_training_compiles_nothing_after_its_beginning(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the real loop: two lengths, steps with a last micro-batch of one sequence."""
+    recipe = {
+        "compile": True,
+        "steps": 8,
+        "sequences_per_step": 5,
+        "lengths": [{"until": 0.5, "length": 12}],
+        "evaluate_every_steps": 3,
+        "checkpoint_every_steps": 8,
+    }
+    build(store, tiny_config(encoder={"dropout": 0.0}, pretraining=recipe))
+    job = pretraining_job(RunInputs(store, "tiny"))
+    graphs, padded = [], []
+
+    def ahead(*arguments: Any) -> None:
+        compile_ahead(*arguments)
+        graphs.append(counters["stats"]["unique_graphs"])
+        torch._dynamo.config.error_on_recompile = True
+
+    def micro_batches(self: TrainingData, step: int, worker: Worker) -> list[Batch]:
+        made = plain_batches(self, step, worker)
+        padded.append((step, [batch.padding_tokens > 0 for batch in made]))
+        return made
+
+    plain_batches = TrainingData.micro_batches
+    monkeypatch.setattr(TrainingData, "micro_batches", micro_batches)
+    monkeypatch.setattr(loop, "compile_ahead", ahead)
+    monkeypatch.setattr(torch._dynamo.config, "error_on_recompile", False)
+    loop.pretrain(job, store, "runs/tiny/checkpoints/compiled", Worker(), tmp_path / "cache")
+    assert graphs == [counters["stats"]["unique_graphs"]]
+    # Two lengths with a gradient and one without; with padding and without.
+    assert graphs == [6]
+    kinds = {kind for _, made in padded for kind in made}
+    assert kinds == {False, True}, "both kinds came"
+    found, _ = checkpoint.latest_complete(store, "runs/tiny/checkpoints/compiled")
+    assert found is not None and found.step == 8
+    plain = job.model_copy(
+        update={"pretraining": job.pretraining.model_copy(update={"compile": False})}
+    )
+    loop.pretrain(plain, store, "runs/tiny/checkpoints/plain", Worker(), tmp_path / "cache")
+    wanted, _ = checkpoint.latest_complete(store, "runs/tiny/checkpoints/plain")
+    assert wanted is not None
+    for own, other in zip(found.training["log"], wanted.training["log"], strict=True):
+        assert own["loss"] == pytest.approx(other["loss"], abs=1e-4)

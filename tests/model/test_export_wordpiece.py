@@ -134,7 +134,8 @@ def publish(unit: Unit, config: dict[str, str], attempt: Attempt) -> None:
         seed=read["seed"], length=read["length"], rows=read["rows"], encoder=read["encoder"],
         task=task, labels=examples.labels, model=task_unit.input(read["model"]), examples="unused",
     )  # fmt: skip
-    state = build_classifier(job, attempt.store).state_dict()
+    classifier, _ = build_classifier(job, attempt.store)
+    state = classifier.state_dict()
     rows = examples.table["tokens"].slice(0, 4).to_pylist()
     publish_classifier(attempt, job, state, vocabulary, rows)
     used = {ref.path for ref in task_unit.inputs}
