@@ -39,6 +39,7 @@ NAMES = (
     "learning",
     "pretrain_step",
     "two_workers",
+    "gpu",
     "ray_overhead",
 )
 
