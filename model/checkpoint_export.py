@@ -47,7 +47,7 @@ def export_checkpoint(inputs: RunInputs, step: int | None, folder: Path) -> tupl
         inputs.run,
         job.model_dump(mode="json"),
         inputs.vocabulary,
-        inputs.setting("vocabulary", "start_from"),
+        inputs.vocabulary_from,
         read_json(inputs.store, inputs.balance),
         {**found.training, "steps": found.step, "all_steps": job.step_plan.steps},
         sum(parameter.numel() for parameter in model.parameters()),

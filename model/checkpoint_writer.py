@@ -264,8 +264,8 @@ class CheckpointWriter:
             self._note(f"{self.folder}: {tidied.sentence}")
 
     def _note(self, sentence: str) -> None:
-        self.notes.append(sentence)
         self._say(sentence)
+        self.notes.append(sentence)
 
     def _lost_words(self, work: _Work) -> str:
         error = work.error

@@ -51,7 +51,7 @@ def export_step(inputs: RunInputs) -> Step:
             "balance": inputs.balance.path,
         },
         "vocabulary_files": inputs.vocabulary_keys,
-        "vocabulary_from": inputs.setting("vocabulary", "start_from"),
+        "vocabulary_from": inputs.vocabulary_from,
         "rows": rows,
         "texts": [output.path for output in first_of_each_language(inputs)],
     }

@@ -1,4 +1,4 @@
-"""Fine-tuning: the pretrained encoder with a fresh head, trained on labelled examples."""
+"""Fine-tuning: the pretrained encoder with a head, trained on labelled examples."""
 
 from __future__ import annotations
 

@@ -89,6 +89,12 @@ class RunInputs:
         return open_vocabulary(self.store, self.vocabulary_keys, self.vocabulary_sha256)
 
     @property
+    def vocabulary_from(self) -> str | None:
+        """vocabulary.start_from; TOML leaves out what is not given."""
+        found: str | None = self.tree["vocabulary"].get("start_from")
+        return found
+
+    @property
     def vocabulary_keys(self) -> dict[str, str]:
         """Keys of the files that hold the vocabulary itself, by part."""
         files = self.vocabulary_files

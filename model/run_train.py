@@ -18,6 +18,7 @@ from model.config import ClusterSection
 from model.export_stage import export_step, export_units, publish_classifier
 from model.failures import TrainingFailed
 from model.finetune import FinetuningJob, scores_json
+from model.origin import check_resume
 from model.plain_output import PlainOutput
 from model.plan import RunInputs, finetuning_units, pretraining_binding, pretraining_job
 from model.pretraining_job import PretrainingJob
@@ -37,6 +38,8 @@ QUIET_RAY = {
 }
 RESULT = ("log", "evaluations", "unigram", "usage", "notes")
 """What metrics.json takes over from the last checkpoint: the same bytes each time."""
+MEASURED = ("speed", "checkpoint_notes")
+"""What speed.json takes over: never the same twice."""
 
 
 def train_on_ray(
@@ -53,8 +56,10 @@ def pretrain_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
     cluster = ClusterSection.model_validate(unit.arguments["cluster"])
     job = merge(config, {"pretraining": unit.arguments["pretraining"]})
     job.pop("cluster")
-    result = train_on_ray("pretrain", job, attempt, unit.arguments["run"], cluster)
-    steps = PretrainingJob.model_validate(job).step_plan.steps
+    run, trained = unit.arguments["run"], PretrainingJob.model_validate(job)
+    check_resume(trained, attempt.store, f"runs/{run}/checkpoints/{attempt.unit_id}")
+    result = train_on_ray("pretrain", job, attempt, run, cluster)
+    steps = trained.step_plan.steps
     if result.step != steps:
         raise TrainingFailed(f"training ended at step {result.step} of {steps}")
     record = result.training
@@ -70,10 +75,11 @@ def pretrain_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
     with local_file() as path:
         checkpoint.save_tensors(result.model, path)
         attempt.write_file(f"{attempt.unit_id}/model.safetensors", path, part="model")
-    for part, content in {"metrics": metrics, "speed": {"speed": record["speed"]}}.items():
+    speed = {name: record[name] for name in MEASURED}
+    for part, content in {"metrics": metrics, "speed": speed}.items():
         text = json.dumps(content, indent=1) + "\n"
         attempt.write_bytes(f"{attempt.unit_id}/{part}.json", text.encode("utf-8"), part=part)
-    attempt.notes += record["notes"]
+    attempt.notes += [*record["notes"], *record["checkpoint_notes"]]
 
 
 def finetune_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
@@ -123,13 +129,13 @@ def run_train(stage: str, store: Store, run: str) -> StageRecord:
     inputs = RunInputs(store, run)
     if stage == "pretrain":
         read, unit = pretraining_binding(inputs, pretraining_job(inputs))
-        step = Step("pretrain", 3, f"runs/{run}/pretrained", read, pretrain_unit, "model")
+        step = Step("pretrain", 4, f"runs/{run}/pretrained", read, pretrain_unit, "model")
         units = [unit]
     elif stage == "export":
         step, units = export_step(inputs), export_units(inputs)
     else:
         read, units = finetuning_units(inputs)
-        step = Step("finetune", 2, f"runs/{run}/finetune", read, finetune_unit, "task")
+        step = Step("finetune", 3, f"runs/{run}/finetune", read, finetune_unit, "task")
     return run_step(step, units, store, run, inline=True)
 
 

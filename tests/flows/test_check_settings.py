@@ -146,3 +146,26 @@ def test_a_normalization_that_wordpiece_does_not_use_is_a_note(tmp_path: Path) -
     unset = type(section)(kind="wordpiece", size=section.size)
     assert check_settings(set_by_preset.model_copy(update={"vocabulary": unset})) == []
     assert check_settings(resolve("demo")) == []
+
+
+def test_settings_that_a_vocabulary_which_is_taken_does_not_read_are_a_note(
+    tmp_path: Path,
+) -> None:
+    start = {"vocabulary.start_from": "old"}
+    [note] = check_settings(resolve("demo", settings={**start, "vocabulary.byte_fallback": True}))
+    assert note.startswith(
+        "vocabulary: size = 12000, normalization = 'nmt_nfkc_joiners', byte_fallback = True "
+        "without effect beside start_from = 'old', "
+    )
+    assert note.endswith("; add_pieces makes it larger")
+    settings = {**start, "vocabulary.kind": "wordpiece", "vocabulary.lowercase": True}
+    [note] = check_settings(resolve("demo", settings=settings))
+    assert "lowercase = True without effect" in note and "add_pieces" not in note
+    config = resolve("demo", settings=start)
+    section = config.vocabulary
+    for idle in ({}, {"train_on": "lines"}, {"num_threads": 3, "add_pieces": 5}):
+        given = type(section)(start_from="old", **idle)
+        notes = check_settings(config.model_copy(update={"vocabulary": given}))
+        assert ["train_on = 'lines' without" in note for note in notes] == (
+            [True] if "train_on" in idle else []
+        )

@@ -160,10 +160,14 @@ def test_one_lost_checkpoint_does_not_end_training(
         give(writer, made(30))
         writer.wait()
         assert writer.notes[:1] == said[:1]
+        assert writer.new_notes() == writer.notes
+        assert writer.new_notes() == []
         assert dict(writer.counters)["checkpoints/lost"] == 1
         assert [saved.step for saved in writer.finished()] == [10, 30]
         store.__dict__["broken"] = True
         give(writer, made(40))  # one that was written between: the count begins anew
+        while writer.counters["checkpoints/lost"] < 2:
+            threading.Event().wait(0.01)
         store.__dict__["broken"] = False
         give(writer, made(50))
     found, _ = latest_complete(store, FOLDER)

@@ -68,7 +68,7 @@ def plain_varlen(
 def _the_kernel_needs_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU a plain copy of the kernel stands in, so that what it is given is tested."""
     if not torch.cuda.is_available():
-        monkeypatch.setattr("model.attention.varlen_attn", plain_varlen)
+        monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", plain_varlen)
 
 
 def encoded(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save as tensors_to_bytes
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from transformers import AutoTokenizer, pipeline
 
 from model.encoder import Encoder
@@ -19,12 +21,16 @@ from model.heads import MaskedLanguageModel
 from model.model_card import masking_rule
 from model.plan import RunInputs, finetuning_units, pretraining_job
 from model.tasks import TASKS
+from model.vocabulary_facts import kind_of, normalization_of
+from pipelines.core.foreign import foreign_vocabulary
 from pipelines.core.manifest import StageRecord
 from pipelines.core.shards import Attempt, Step, Unit, run_step
 from pipelines.core.store import Store
 from pipelines.core.vocabulary import Vocabulary, open_vocabulary
 from pipelines.core.wordpiece import WordPieceVocabulary
 from tests.model.tiny import build, tiny_config
+from tests.pipelines.core.foreign_folders import bert_folder, files_of
+from tests.pipelines.train_vocabulary.known_models import model_of
 
 LANGUAGES = ("en", "fi", "sw")
 
@@ -64,10 +70,14 @@ RUNS: dict[str, tuple[str, dict[str, object]]] = {
 """Kind of the vocabulary, and settings of the encoder."""
 
 
-def run_with(folder: Path, kind: str, encoder: dict[str, object]) -> RunInputs:
+def run_with(
+    folder: Path, kind: str, encoder: dict[str, object], more: Mapping[str, object] | None = None
+) -> RunInputs:
+    """A run that is pretrained; `more` are settings of its vocabulary."""
     store = Store(str(folder / "store"))
+    vocabulary = {"kind": kind, **(more or {})}
     masking = {"unit": "word"}
-    build(store, tiny_config(vocabulary={"kind": kind}, masking=masking, encoder=encoder))
+    build(store, tiny_config(vocabulary=vocabulary, masking=masking, encoder=encoder))
     step = Step(
         "pretrain", 1, "runs/tiny/pretrained", {"seed": 5, "folder": str(folder)}, untrained
     )
@@ -119,6 +129,49 @@ def test_the_export_stage(inputs: RunInputs, tmp_path: Path) -> None:
     assert "predicted: 0.15; chosen as whole words. Of these 0.8 are replaced by" in card
     assert ("| WordPiece |" in card) is wordpiece
     assert ("| nmt_nfkc |" in card) is not wordpiece
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "said"),
+    [
+        ("unigram", {"normalization": "nfkc"}, {"normalization": "nmt_nfkc"}, "nfkc"),
+        ("wordpiece", {"lowercase": True}, {}, "BERT's, lower case, no accents"),
+        ("wordpiece", {}, {"lowercase": True}, "BERT's, cased"),
+    ],
+)
+def test_the_card_of_a_vocabulary_that_was_taken_tells_its_own_rules(
+    tmp_path: Path, kind: str, old: dict[str, object], new: dict[str, object], said: str
+) -> None:
+    store = Store(str(tmp_path / "store"))
+    build(store, tiny_config(run={"name": "old"}, vocabulary={"kind": kind, **old}))
+    inputs = run_with(tmp_path, kind, {}, {"start_from": "old", **new})
+    step, units = export_step(inputs), export_units(inputs)
+    record = run_step(step, units, inputs.store, "tiny", inline=True, quiet=True)
+    [readme] = [o for o in record.outputs if o.labels["file"] == "README.md"]
+    card = inputs.store.read_bytes(readme.path).decode("utf-8")
+    assert f"| normalization | {said} |" in card
+    assert "| vocabulary taken from | old |" in card
+
+
+def test_the_rules_of_foreign_vocabularies(tmp_path: Path) -> None:
+    pieces = [*"abc", "##a"]
+    for settings, said in (
+        ({}, "BERT's, lower case, no accents"),
+        ({"strip_accents": False}, "BERT's, lower case, accents kept"),
+        ({"do_lower_case": False}, "BERT's, cased"),
+        (
+            {"do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False},
+            "BERT's, cased, no accents, no blanks around Chinese characters",
+        ),
+    ):
+        folder = bert_folder(tmp_path / said, pieces, **settings)
+        found = foreign_vocabulary(files_of(folder)).vocabulary
+        assert (kind_of(found), normalization_of(found)) == ("WordPiece", said)
+    model = ModelProto.FromString(model_of(["▁", "a"]))
+    assert kind_of(Vocabulary(model.SerializeToString())) == "SentencePiece Unigram, no bytes"
+    model.normalizer_spec.precompiled_charsmap = b""
+    model.normalizer_spec.name = "identity"
+    assert normalization_of(Vocabulary(model.SerializeToString())) == "identity"
 
 
 def publish(unit: Unit, config: dict[str, str], attempt: Attempt) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import subprocess
@@ -11,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save as tensors_to_bytes
 from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_support
 
 from model.config import ClassificationTask, EncoderSection
 from model.distributed import Worker
 from model.encoder import Encoder
-from model.finetune import Example, FinetuningJob, batch_of_step, predict
-from model.heads import SequenceClassifier
+from model.finetune import Example, FinetuningJob, batch_of_step, build_classifier, predict
+from model.heads import MaskedLanguageModel, SequenceClassifier
 from model.metrics import Prediction, classification_scores
 from model.plan import RunInputs
 from model.tasks import TASKS
@@ -33,6 +35,7 @@ from pipelines.core.hashing import digest
 from pipelines.core.manifest import FileRef
 from pipelines.core.store import Store
 
+from .layouts import LAYOUTS, section_of_layout, shaken
 from .tiny import build, tiny_config
 from .workers import run_in_workers
 
@@ -204,3 +207,38 @@ def test_every_epoch_uses_each_example_once() -> None:
         orders.append([i for step in steps for i in batch_of_step(job, 37, step)])
         assert sorted(orders[-1]) == list(range(37))
     assert orders[0] != orders[1]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_head_starts_with_the_pooler_where_there_is_one(store: Store, layout: str) -> None:
+    """As BERT's classifier does; only the output layer is drawn, and by the seed alone."""
+    section = section_of_layout(layout)
+    model = MaskedLanguageModel(Encoder(section, 50, 24))
+    shaken(model)
+    content = tensors_to_bytes(model.state_dict())
+    store.publish_bytes("model", content)
+    checksum = hashlib.sha256(content).hexdigest()
+    job = FinetuningJob(
+        seed=7, length=24, rows=50, encoder=section, task=TASK, labels=["a", "b"],
+        model=FileRef(path="model", size=len(content), checksum=checksum), examples="e",
+    )  # fmt: skip
+    found, [note] = build_classifier(job, store)
+    assert all(torch.equal(t, found.encoder.state_dict()[name])
+               for name, t in model.encoder.state_dict().items())  # fmt: skip
+    assert (note == "the head starts anew") is (model.pooler is None)
+    without = {name: t for name, t in model.state_dict().items() if not name.startswith("pooler")}
+    content = tensors_to_bytes(without)
+    store.publish_bytes("other", content)
+    other = FileRef(path="other", size=len(content), checksum=hashlib.sha256(content).hexdigest())
+    fresh, [said] = build_classifier(job.model_copy(update={"model": other}), store)
+    assert said == "the head starts anew"
+    assert torch.equal(found.output.weight, fresh.output.weight)
+    if model.pooler is None:
+        assert torch.equal(found.dense.weight, fresh.dense.weight)
+        return
+    assert note == "the head starts with the pretrained pooler; its output layer starts anew"
+    assert torch.equal(found.dense.weight, model.pooler.weight)
+    assert torch.equal(found.dense.bias, model.pooler.bias)
+    tokens = torch.tensor([[0, 5, 6, 2]])
+    pooled = torch.tanh(model.pooler(model.encoder.eval()(tokens)[:, 0]))
+    torch.testing.assert_close(found.eval()(tokens), found.output(pooled))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from model import checkpoint
+from model.checkpoint_upkeep import delete_older
 from model.distributed import Worker
-from model.origin import FILE, Origin, check_resume, recorded_resume
+from model.origin import check_resume, recorded_resume, recorded_start
 from model.plan import RunInputs, pretraining_binding, pretraining_job
 from model.pretrain import pretrain
 from model.pretraining_job import PretrainingJob
@@ -19,80 +20,142 @@ from pipelines.core.config import ConfigError
 from pipelines.core.shards import Attempt, Step, Unit, run_step
 from pipelines.core.store import Store
 
-from .checkpoints import made
-from .tiny import build, tiny_config
+from .tiny import build, tiny_config, write_config
 
-OLD, NEW = "runs/old/checkpoints/0123", "runs/new/checkpoints/4567"
-RECIPE = {"steps": 6, "checkpoint_every_steps": 2, "keep_checkpoints": 1}
+OLD, NEW, OTHER = "runs/old/checkpoints/0123", "runs/new/checkpoints/4567", "runs/new/checkpoints/9"
+RECIPE = {"steps": 6, "checkpoint_every_steps": 2}
+BEGIN = {"learning_rate": 1e-3, "log_every_steps": 1}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Any:
+class Crash(Exception):
+    """The end of a process."""
+
+
+class CrashAt:
+    """Ends training at a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def write(self, kind: str, step: int, values: Mapping[str, float]) -> None:
+        if kind == "train" and step == self.step:
+            raise Crash
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def old(store: Store, tmp_path: Path) -> Store:
+    """A store with a run `old` that has checkpoints of the steps 2, 4 and 6, and a run `new`."""
+    keep = {"keep_checkpoints": 3}
+    build(store, tiny_config(run={"name": "old"}, pretraining=RECIPE | keep))
+    train(store, pretraining_job(RunInputs(store, "old")), OLD, tmp_path)
+    build(store, tiny_config(run={"name": "new"}, pretraining=RECIPE | BEGIN))
+    return store
+
+
 def planned(store: Store, **pretraining: Any) -> PretrainingJob:
-    """Build the run `new` (nothing is done twice) and plan its training."""
-    build(store, tiny_config(run={"name": "new"}, pretraining={**RECIPE, **pretraining}))
+    config = tiny_config(run={"name": "new"}, pretraining={**RECIPE, **BEGIN, **pretraining})
+    write_config(store, config)
     return pretraining_job(RunInputs(store, "new"))
 
 
-def train(store: Store, job: PretrainingJob, place: str, cache: Path) -> checkpoint.Checkpoint:
-    pretrain(job, store, place, Worker(), cache)
+def train(
+    store: Store, job: PretrainingJob, place: str, cache: Path, crash_at: int | None = None
+) -> checkpoint.Checkpoint:
+    sinks = [] if crash_at is None else [CrashAt(crash_at)]
+    pretrain(job, store, place, Worker(), cache / "cache", sinks=sinks)
     found, _ = checkpoint.latest_complete(store, place)
     assert found is not None
     return found
 
 
-@pytest.fixture
-def old(store: Store, tmp_path: Path) -> Store:
-    """A store with a run `old` that has a checkpoint of step 4, and will delete it at step 6."""
-    build(store, tiny_config(run={"name": "old"}, pretraining=RECIPE))
-    job = pretraining_job(RunInputs(store, "old"))
-    train(store, job, OLD, tmp_path / "old")
-    store.delete(checkpoint.step_key(OLD, 6))
-    train(store, job, f"{OLD}-other", tmp_path / "old")  # only a rival, with step 6 alone
-    return store
-
-
-def go_on_with_old(store: Store, tmp_path: Path) -> None:
-    train(store, pretraining_job(RunInputs(store, "old")), OLD, tmp_path / "old")
-    assert list(checkpoint.steps_present(store, OLD)) == [6]
-
-
 @pytest.mark.parametrize("setting", ["resume_from", "start_from"])
-def test_a_fork_is_planned_again_after_its_origin_is_deleted(
-    store: Store, tmp_path: Path, setting: str
+def test_a_fork_goes_on_after_its_origin_was_deleted(
+    old: Store, tmp_path: Path, setting: str
 ) -> None:
-    keep = {"keep_checkpoints": 3}
-    build(store, tiny_config(run={"name": "old"}, pretraining=RECIPE | keep))
-    train(store, pretraining_job(RunInputs(store, "old")), OLD, tmp_path / "old")
-    begin = {setting: "old@4", "learning_rate": 1e-3}
-    job = planned(store, **begin)
-    ended = train(store, job, NEW, tmp_path / "new")
-    store.delete(checkpoint.step_key(NEW, 6))  # as if it had been killed after step 4 + ...
-    checkpoint.save(store, NEW, checkpoint.Checkpoint(5, ended.model, ended.optimizer, {}))
-    checkpoint.delete_older(store, OLD, keep=1, newest=6)
-    assert checkpoint.run_checkpoints(store, "old").keys() == {OLD}
-    with pytest.raises(ConfigError, match="no whole checkpoint of step 4; there are: old@6"):
-        checkpoint.named(store, "old@4")
+    begin = {setting: "old@2"}
+    job = planned(old, **begin)
+    wanted = train(old, job, "runs/undisturbed/checkpoints/unit", tmp_path)
+    with pytest.raises(Crash):
+        train(old, job, NEW, tmp_path, crash_at=5)
+    assert 4 in checkpoint.steps_present(old, NEW)
+    delete_older(old, OLD, keep=1, newest=6)
+    with pytest.raises(ConfigError, match="no whole checkpoint of step 2; there are: .*old@6"):
+        checkpoint.named(old, "old@2")
 
-    for name in ("old@4", "old/0123@4"):
-        assert planned(store, **begin | {setting: name}) == planned(store, **begin)
-    again = planned(store, **begin)
-    assert again.model_dump(exclude={"pretraining"}) == job.model_dump(exclude={"pretraining"})
-    assert again.resume == job.resume and again.start == job.start
-    if setting == "resume_from":
-        check_resume(again, store, NEW)
-        with pytest.raises(ConfigError, match="no whole checkpoint of step 4"):
-            check_resume(again, store, "runs/new/checkpoints/of-other-settings")
-    for wrong in ("old@5", "old/9999@4", "odl@4"):
+    again = planned(old, **begin)
+    assert again == job, "so the result is bound as before"
+    check_resume(again, old, NEW)
+    found = train(old, again, NEW, tmp_path)
+    assert found.step == 6 and found.training["log"] == wanted.training["log"]
+    assert all(torch.equal(found.model[name], tensor) for name, tensor in wanted.model.items())
+
+    for wrong in ("old@3", "old/9999@2", "odl@2"):
         with pytest.raises(ConfigError, match="there are: "):
-            planned(store, **begin | {setting: wrong})
-    for step in checkpoint.steps_present(store, NEW):
-        store.delete(checkpoint.step_key(NEW, step))
-    with pytest.raises(ConfigError, match="no whole checkpoint of step 4"):
-        planned(store, **begin)
+            planned(old, **{setting: wrong})
+    for step in checkpoint.steps_present(old, NEW):
+        old.delete(checkpoint.step_key(NEW, step))
+    with pytest.raises(ConfigError, match="no whole checkpoint of step 2"):
+        planned(old, **begin)
+
+
+def test_a_start_without_a_checkpoint_of_its_own_needs_the_origin(
+    old: Store, tmp_path: Path
+) -> None:
+    job = planned(old, resume_from="old@2")
+    check_resume(job, old, OTHER)
+    train(old, job, NEW, tmp_path)
+    old.delete(checkpoint.step_key(OLD, 2))
+    # With other settings it would begin anew, in another folder.
+    other = planned(old, resume_from="old@2", learning_rate=2e-3)
+    assert other.resume == job.resume
+    with pytest.raises(ConfigError, match="resume_from = 'old/0123@2': no whole checkpoint of st"):
+        check_resume(other, old, OTHER)
+    with pytest.raises(ConfigError, match="no whole checkpoint of step 2"):
+        train(old, other, OTHER, tmp_path)
+    assert not old.keys(OTHER)
+    with pytest.raises(ConfigError, match="is at step 2, and training ends at step 2"):
+        planned(old, resume_from="old@2", steps=2, warmup_steps=1)
+
+
+def publish(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
+    attempt.write_bytes(f"{attempt.unit_id}/model", b"weights", part="model")
+
+
+def test_a_finished_run_needs_neither_its_origin_nor_its_checkpoints(
+    old: Store, tmp_path: Path
+) -> None:
+    """Export and fine-tuning plan the training again."""
+    job = planned(old, resume_from="old@2")
+    read, unit = pretraining_binding(RunInputs(old, "new"), job)
+    step = Step("pretrain", 1, "runs/new/pretrained", read, publish)
+    run_step(step, [unit], old, "new", inline=True, quiet=True)
+    old.delete(checkpoint.step_key(OLD, 2))
+    assert planned(old, resume_from="old@2") == job
+    assert recorded_resume(old, "new", "old@2") == job.resume
+    assert recorded_start(old, "new", "old@2") is None
+    assert recorded_resume(old, "old", "old@2") is None, "another run's"
+
+
+def test_a_named_checkpoint_that_is_there_stands_above_the_record(
+    old: Store, tmp_path: Path
+) -> None:
+    """Its content binds: one that was trained anew is another beginning."""
+    job = planned(old, resume_from="old@2")
+    train(old, job, NEW, tmp_path)
+    found, _ = checkpoint.latest_complete(old, OLD)
+    assert found is not None
+    old.delete(checkpoint.step_key(OLD, 2))
+    checkpoint.save(old, OLD, checkpoint.Checkpoint(2, found.model, found.optimizer, {}))
+    other = planned(old, resume_from="old@2")
+    assert other.resume is not None and other.resume != job.resume

@@ -60,7 +60,7 @@ def same(own: checkpoint.Checkpoint, wanted: checkpoint.Checkpoint) -> None:
     """Equal bit for bit in all that is not measured."""
     assert own.step == wanted.step
     assert own.training.keys() == wanted.training.keys()
-    for name in wanted.training.keys() - {"speed"}:
+    for name in wanted.training.keys() - {"speed", "checkpoint_notes"}:
         assert own.training[name] == wanted.training[name], name
     for part in ("model", "optimizer"):
         mine, theirs = getattr(own, part), getattr(wanted, part)
@@ -232,6 +232,27 @@ def test_a_step_can_be_passed_over(
     sizes = {round(float(v)) for k, v in found.optimizer.items() if k.endswith("/step")}
     assert sizes == {10}, "two updates less"
     assert [row["step"] for row in found.training["evaluations"]] == [0, 5, 10, 12]
+
+
+class Losing(Store):
+    """Takes no manifest of step 4."""
+
+    def publish_bytes(self, key: str, content: bytes) -> None:
+        if "step-00000004" in key:
+            raise ConnectionError("gone")
+        super().publish_bytes(key, content)
+
+
+def test_a_lost_checkpoint_is_told_beside_the_result_and_changes_nothing_in_it(
+    tiny: Store, tmp_path: Path, straight: checkpoint.Checkpoint
+) -> None:
+    found = run(Losing(tiny.url), job_of(tiny), f"{FOLDER}-losing", tmp_path)
+    same(found, straight)
+    lost, *others = found.training["checkpoint_notes"]
+    assert lost.startswith("checkpoint of step 4 lost: ConnectionError: gone")
+    # What step 8 swept away comes too, unless it was still at it when step 12 was saved.
+    assert all("unfinished checkpoints left (step 4)" in other for other in others)
+    assert straight.training["checkpoint_notes"] == []
 
 
 def test_a_spike_is_noted_and_one_that_stops_names_the_step_to_skip(

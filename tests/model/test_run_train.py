@@ -74,13 +74,15 @@ def test_the_stages_run_and_a_killed_worker_changes_nothing(
 def check_measured_apart(store: Store) -> None:
     """What was measured is in a file of its own, so that the results have the same bytes."""
     [output] = read_stage(store, "tiny", "pretrain").outputs_of(part="speed")
-    speed = read_json(store, output)["speed"]
+    measured = read_json(store, output)
+    assert set(measured) == {"speed", "checkpoint_notes"}
+    speed = measured["speed"]
     assert [row["step"] for row in speed] == list(range(1, STEPS + 1))
     assert all(row["tokens_per_second/real"] > 0 for row in speed)
     found = metrics(store)
     for row in found["log"]:
         assert set(row) == {"step", "loss", "learning_rate", "gradient_norm", "consumed_tokens"}
-    assert "speed" not in found
+    assert not {"speed", "checkpoint_notes"} & set(found)
 
 
 @pytest.mark.ray
