@@ -40,7 +40,7 @@ class Worker:
             return model
         devices = None if self.device.type == "cpu" else [self.device]
         return DistributedDataParallel(
-            model, device_ids=devices, gradient_as_bucket_view=True, broadcast_buffers=False
+            model, device_ids=devices, gradient_as_bucket_view=True, forward_sync_buffers=False
         )
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:

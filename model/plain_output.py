@@ -16,11 +16,15 @@ class PlainOutput:
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
+        self._left_out = False
 
     def write(self, text: str) -> int:
         """Write; a worker's line loses its prefix, and two kinds of Ray's own are left out."""
-        if any(part in text for part in NOISE):
+        # `print` writes a line's end by itself.
+        if any(part in text for part in NOISE) or (self._left_out and text == "\n"):
+            self._left_out = not text.endswith("\n")
             return len(text)
+        self._left_out = False
         return self._stream.write(PREFIX.sub("", text))
 
     def __getattr__(self, name: str) -> Any:

@@ -32,6 +32,7 @@ from model.pretraining_job import PretrainingJob
 from model.tensorboard import TensorBoardSink
 from model.training_log import Sink
 from model.update import UpdateRefusedError
+from pipelines.core.hashing import digest
 from pipelines.core.store import Store
 
 DRAIN_POLL_SECONDS = 1.0
@@ -43,8 +44,10 @@ Loop = Callable[[Mapping[str, Any], Store, Worker], None]
 
 def pretrain_in_worker(config: Mapping[str, Any], store: Store, worker: Worker) -> None:
     """Pretraining as one worker runs it."""
-    cache = Path(tempfile.gettempdir()) / "babelmill-packed" / config["unit_id"]
     job, folder, run = PretrainingJob.model_validate(config["job"]), config["folder"], config["run"]
+    # Another person's, or another run's, is another folder: the first to end takes its own away.
+    root = Path(tempfile.gettempdir()) / f"babelmill-packed-{os.getuid()}"
+    cache = root / digest([store.url, run])[:16] / config["unit_id"]
     if worker.leads:  # it tells the others what it is asked, in the sums of a step
         board = TensorBoardSink(store, f"runs/{run}/tensorboard")
         sinks: list[Sink] = [RayMetricsSink(run), board]

@@ -102,6 +102,8 @@ def measure(
     from model.throughput import memory_peak
     from model.update import update
 
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)  # of sizes that did not fit
     worker = Worker(device=device)
     settings = PretrainingSection(
         precision="bfloat16",

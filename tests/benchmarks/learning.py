@@ -37,8 +37,8 @@ MOST_REPEATS = 1000.0
 class Size:
     """How much is trained."""
 
-    steps: int = 1200
-    evaluations: int = 12
+    steps: int = 800
+    evaluations: int = 10
     """Beside the one before training."""
     vocabulary: int = 12_000
     seeds: tuple[int, ...] = SEEDS

@@ -81,6 +81,7 @@ def test_lines_of_workers_are_shown_as_they_wrote_them() -> None:
     shown.write("\x1b[36m(TrainController pid=5)\x1b[0m lost\n")
     shown.write("(PlacementGroupCleaner pid=6) Failed to query\n")
     shown.write("(TrainController pid=5) Actor with class name: 'PreemptionWatcher' and ID: 'x'\n")
+    print("(PlacementGroupCleaner pid=6) printed, its end by itself", file=shown)
     shown.write("error: (RayTrainWorker pid=5) stays inside a line\n")
     assert stream.getvalue() == (
         "[pretrain] step 1\nlost\nerror: (RayTrainWorker pid=5) stays inside a line\n"
