@@ -3,7 +3,9 @@
 Logits are needed twice: for the normaliser, and for the gradient. They are kept between the two for
 one chunk of rows, and the gradients of a chunk are made at once, in the forward pass: no matrix
 product is done twice, and no second copy of the logits ever lies in memory. Within a chunk the
-vocabulary is walked in blocks that a processor's cache can hold.
+vocabulary is walked in blocks that a processor's cache can hold. torch 2.13's own chunked
+`linear_cross_entropy` is not used: on a CPU it takes 12 times as long (tests/benchmarks/
+vocabulary_loss.py), and torch.compile falls back from it.
 Sources: Hsu et al. 2024 (Liger Kernel: gradients in the forward pass); Wijmans et al. 2025 (Cut
 Your Losses: blocks of the vocabulary).
 """

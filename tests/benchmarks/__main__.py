@@ -38,6 +38,7 @@ NAMES = (
     "pack",
     "learning",
     "pretrain_step",
+    "vocabulary_loss",
     "two_workers",
     "gpu",
     "ray_overhead",

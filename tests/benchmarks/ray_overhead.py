@@ -1,85 +1,123 @@
-"""The same loop under Ray Train and in plain gloo workers: two workers, pinned to one core each,
-real tokens per second inside the loop from step 5 to the end."""
+"""What Ray Train adds: the same training function in two workers of Ray Train and of torchrun.
+
+The function, its sinks and its watch for stop notices are those of a real run on both sides, and
+each worker is bound to a core of its own after its process group has been set up. Counted is the
+time of day from the end of step 5 to the end of the last step, so all that happens between two
+steps is in it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from tests.benchmarks.machine import Skipped
-from tests.benchmarks.two_workers import ROUNDS, in_process, prepare, speed_of
+from tests.benchmarks.two_workers import FIRST, ROUNDS, STEPS, pin, prepare, two_cores
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+SIDES = {"torchrun": TORCHRUN, "Ray Train": [sys.executable]}
 
 
 def run(data: Path) -> dict[str, Any]:
-    """Rounds of both, one after the other; invented ids need no data.
+    """Rounds of both, in turn and in changing order; invented ids need no data.
 
     Raises:
         Skipped: there are no two cores, or processes cannot be bound to them.
     """
     del data
-    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
-        raise Skipped("needs two cores and a system that binds processes to them (Linux)")
+    cores = two_cores()
+    rounds = []
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder))
-        rounds = [
-            (in_process(Path(folder), 2, f"{turn}-plain"), on_ray(Path(folder), f"{turn}-ray"))
-            for turn in range(ROUNDS)
-        ]
-    added = sorted(plain / under_ray - 1 for plain, under_ray in rounds)
+        for turn in range(ROUNDS):
+            order = list(SIDES) if turn % 2 == 0 else list(reversed(SIDES))
+            rounds.append({side: steps_per_second(Path(folder), side, turn) for side in order})
+    added = sorted(speeds["torchrun"] / speeds["Ray Train"] - 1 for speeds in rounds)
     return {
-        "tokens_per_second": {
-            "plain gloo workers": [round(plain) for plain, _ in rounds],
-            "Ray Train": [round(under_ray) for _, under_ray in rounds],
-        },
+        "cores": cores,
+        "steps_per_second": {side: [round(speeds[side], 3) for speeds in rounds] for side in SIDES},
         "ray_adds": [round(share, 4) for share in added],
-        "ray_adds_median": round(added[len(added) // 2], 4),
+        "ray_adds_median": round(median(added), 4),
         "target": 0.03,
     }
 
 
-def on_ray(folder: Path, name: str) -> float:
-    """Tokens per second of the same training under Ray Train, with a Ray of its own."""
-    command = [sys.executable, "-m", "tests.benchmarks.ray_overhead", str(folder), name]
-    environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=True, cwd=Path.cwd()
-    )
-    return float(done.stdout.splitlines()[-1])
+def steps_per_second(folder: Path, side: str, turn: int) -> float:
+    """Of one training, by the time at which its own event files say that steps ended."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    name = f"{turn}-{side.replace(' ', '-')}"
+    command = [*SIDES[side], "-m", "tests.benchmarks.ray_overhead", side, str(folder), name]
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=Path.cwd())
+    assert done.returncode == 0, done.stdout + done.stderr
+    board = folder / "store" / "runs" / name / "tensorboard"
+    found = EventAccumulator(str(board), size_guidance={"scalars": 0}).Reload()
+    ends = {event.step: event.wall_time for event in found.Scalars("train/loss")}
+    assert list(ends) == list(range(1, STEPS + 1))
+    return float((STEPS - FIRST) / (ends[STEPS] - ends[FIRST]))
 
 
-def pin_workers() -> None:
-    """Bind the Ray Train workers below this process to a core each, as soon as they are there."""
-    import psutil
-
-    found: list[psutil.Process] = []
-    while len(found) < 2:
-        time.sleep(0.2)
-        found = [
-            child
-            for child in psutil.Process().children(recursive=True)
-            if child.cmdline()[:1] and child.cmdline()[0].startswith("ray::RayTrainWorker")
-        ]
-    for _ in range(20):  # threads that are made later inherit the core of the one that makes them
-        for core, worker in enumerate(found):
-            for thread in worker.threads():
-                os.sched_setaffinity(thread.id, {core})
-        time.sleep(0.2)
+def config_of(folder: Path, name: str) -> dict[str, Any]:
+    """What a worker is given, on both sides."""
+    return {
+        "loop": "pretrain",
+        "job": json.loads((folder / "job.json").read_bytes()),
+        "store": str(folder / "store"),
+        "folder": name,
+        "stop_key": f"{name}/stop.json",
+        "unit_id": f"{folder.name}-{name}",
+        "run": name,
+        "use_gpu": False,
+        "cpus_per_worker": 1,
+    }
 
 
-def train(folder: Path, name: str) -> None:
-    """Start Ray, and train in two workers of it."""
-    import json
+def on_torchrun(folder: Path, name: str) -> None:
+    """A worker of torchrun: the function that Ray Train's workers run."""
+    import torch
 
+    from model import ray_train
+    from model.distributed import Worker
+    from pipelines.core.store import Store
+
+    torch.distributed.init_process_group("gloo")
+    worker = Worker(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    pin(two_cores()[worker.rank])
+    torch.set_num_threads(1)
+    ray_train.draining_nodes = list  # outside Ray there are none to ask for
+    config = config_of(folder, name)
+    ray_train.pretrain_in_worker(config, Store(config["store"]), worker)
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def pinned_in_worker(config: dict[str, Any]) -> dict[str, Any]:
+    """What `model.ray_train` runs in a worker, on a core of its own."""
+    import ray.train
+
+    from model.ray_train import in_worker
+
+    pin(two_cores()[ray.train.get_context().get_world_rank()])
+    return in_worker(config)
+
+
+def on_ray(folder: Path, name: str) -> None:
+    """Start a Ray of its own, and train in two workers of it."""
     import ray
 
+    from model import ray_train
     from model.config import ClusterSection
-    from model.ray_train import start_trainer
 
     ray.init(
         num_cpus=2,
@@ -87,23 +125,11 @@ def train(folder: Path, name: str) -> None:
         object_store_memory=80 * 2**20,
         runtime_env={"env_vars": {"PYTHONPATH": str(Path.cwd())}},
     )
-    threading.Thread(target=pin_workers, daemon=True).start()
-    config = {
-        "loop": "pretrain",
-        "job": json.loads((folder / "job.json").read_bytes()),
-        "store": str(folder / "store"),
-        "folder": name,
-        "stop_key": f"{name}/stop.json",
-        "unit_id": name,
-        "run": name,
-        "use_gpu": False,
-        "cpus_per_worker": 1,
-    }
+    ray_train.in_worker = pinned_in_worker  # in this process, which hands it to Ray
     with tempfile.TemporaryDirectory() as scratch:
-        start_trainer(config, ClusterSection(), scratch)
+        ray_train.start_trainer(config_of(folder, name), ClusterSection(num_workers=2), scratch)
     ray.shutdown()
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]), sys.argv[2])
-    print(speed_of(Path(sys.argv[1]), sys.argv[2]))
+    {"torchrun": on_torchrun, "Ray Train": on_ray}[sys.argv[1]](Path(sys.argv[2]), sys.argv[3])
