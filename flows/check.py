@@ -110,7 +110,8 @@ def check_starts(config: RunConfig, store: Store) -> None:
     Raises:
         ConfigError: they are not there, or do not fit.
     """
-    start = config.pretraining.start_from
+    pretraining, length = config.pretraining, config.packing.length
+    start = pretraining.start_from
     if config.vocabulary.start_from is not None:
         from pipelines.train_vocabulary.adopt import check_start  # its packages are heavy
 
@@ -118,8 +119,13 @@ def check_starts(config: RunConfig, store: Store) -> None:
     if start is not None:
         from model.find_start import Wanted, find_start
 
-        length = config.packing.length
         find_start(start, Wanted(store, config.run.name, config.encoder, length, None))
+    if pretraining.resume_from is not None:
+        from model.find_resume import resume_point
+        from model.made_with import made_with
+
+        own = made_with(config.encoder, length, None)
+        resume_point(store, pretraining, length, own, config.run.name)
 
 
 def save_config(config: RunConfig) -> None:

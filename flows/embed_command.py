@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -48,9 +50,10 @@ def embed(
 
     The mean is over a text's own tokens, its two special ones too; padding is in no vector, so a
     text's vector does not depend on the others. An empty text has the vector of its special tokens.
-    Longer texts than the model reads are cut, and counted on the standard error.
+    Longer texts than the model reads are cut, and counted on the standard error. A lone surrogate,
+    or a byte of an argument that is no UTF-8, is read and written as U+FFFD, and counted too.
 
-    Exit status: 0; 1 an input cannot be read; 2 wrong arguments.
+    Exit status: 0; 1 the store or a disk fails; 2 wrong arguments, or a damaged input or model.
     """
     from flows.cli import _errors
     from flows.status import store_of
@@ -68,11 +71,15 @@ def embed(
 
             try:
                 embedder = Embedder(folder, pooling, layer)
+            except ConfigError:
+                raise  # it is a ValueError too, and names the file
             except ValueError as error:
                 raise ConfigError(f"--layer: {error}") from None
             write_vectors(embedder, read, target)
         said = f"{embedder.counters['texts']:,} texts, {embedder.size} numbers each; "
         said += f"{embedder.counters['cut']:,} cut to {embedder.length} tokens"
+        if replaced := embedder.counters["replaced"]:
+            said += f"; {replaced:,} with lone surrogates, read as U+FFFD"
         print(said, file=sys.stderr)  # noqa: T201 - this is the terminal
 
 
@@ -102,39 +109,49 @@ def read_texts(path: Path) -> Iterator[str]:
     if str(path) != "-" and not path.is_file():
         raise ConfigError(f"--input {path}: no such file")
     if kind == ".parquet":
-        import pyarrow.parquet as pq
-
-        with pq.ParquetFile(path) as file:
-            if "text" not in file.schema_arrow.names:
-                raise ConfigError(f"{path}: no column text; it has {file.schema_arrow.names}")
-            for batch in file.iter_batches(columns=["text"]):
-                for place, text in enumerate(batch["text"].to_pylist()):
-                    yield _text(text, f"{path}: text {place} of a batch")
+        yield from _column(path)
         return
-    number = 0
-    for number, line in enumerate(_lines(path), 1):
+    name = "the standard input" if str(path) == "-" else str(path)
+    for number, line in enumerate(_lines(path, name), 1):
         if kind in (".jsonl", ".ndjson"):
+            where = f"{name}, line {number}"
             try:
                 found = json.loads(line)
-                text = found["text"] if isinstance(found, dict) else None
-            except (json.JSONDecodeError, KeyError):
-                text = None
-            yield _text(text, f"{path}, line {number}")
+            except (ValueError, RecursionError) as error:
+                raise ConfigError(f"{where}: no JSON: {error}") from None
+            yield _text(found.get("text") if isinstance(found, dict) else None, where)
         else:
             yield line
 
 
-def _lines(path: Path) -> Iterator[str]:
-    if str(path) == "-":
-        for line in sys.stdin:
-            yield line.rstrip("\r\n")
-        return
-    with path.open(encoding="utf-8", newline="\n") as file:
-        try:
-            for line in file:
-                yield line.rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}: not UTF-8: {error.reason}") from None
+def _column(path: Path) -> Iterator[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            if "text" not in file.schema_arrow.names:
+                raise ConfigError(f"{path}: no column text; it has {file.schema_arrow.names}")
+            for batch in file.iter_batches(columns=["text"]):
+                for value in batch["text"]:
+                    number += 1
+                    yield _text(value.as_py(), f"{path}, row {number}")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}, row {number}: not UTF-8: {error.reason}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise ConfigError(f"{path}: damaged after {number} rows: {error}") from None
+
+
+def _lines(path: Path, name: str) -> Iterator[str]:
+    """Lines without their ends; a byte order mark is none of the first one's text."""
+    with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            try:
+                yield content.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise ConfigError(f"{name}, line {number}: not UTF-8: {error.reason}") from None
 
 
 def _text(text: Any, where: str) -> str:
@@ -150,8 +167,9 @@ def write_vectors(embedder: Embedder, texts: Iterable[str], target: Path | None)
     vector a line. .parquet: columns text and vector.
     """
     from flows.vector_files import vector_file
+    from pipelines.core.vocabulary import encodable
 
     remaining = iter(texts)
     with vector_file(target, embedder.size) as file:
         while part := list(islice(remaining, TEXTS_AT_ONCE)):
-            file.write(part, embedder.embed(part))
+            file.write(encodable(part), embedder.embed(part))

@@ -32,13 +32,14 @@ def export(
     is whole, or untouched.
     """
     from flows.cli import _errors, say
-    from flows.model_folder import copy_export, export_record, new_folder
+    from flows.model_folder import check_run, copy_export, export_record, new_folder
     from flows.status import store_of
     from pipelines.core.manifest import stage_record_key
     from pipelines.core.store import Store
 
     with _errors():
         opened = Store(store_of(store))
+        check_run(opened, run)
         target = to.expanduser().absolute()
         if checkpoint is None and opened.exists(stage_record_key(run, "export")):
             with new_folder(target, overwrite) as folder:

@@ -19,9 +19,15 @@ def fill_mask(
         str | None, typer.Option(help="URL of the store; by default the preset's.")
     ] = None,
 ) -> None:
-    """Let a model guess a masked word."""
-    from flows.cli import _errors, say
+    """Let a model guess a masked word.
+
+    The mask is looked for in the normalised text, so <mask> in fullwidth letters is one too.
+
+    Exit status: 0; 1 the store fails; 2 wrong arguments, or a damaged model.
+    """
+    from flows.cli import _errors
     from flows.model_folder import model_folder
+    from flows.output import visible, write
     from flows.status import store_of
     from pipelines.core.store import Store
 
@@ -33,4 +39,4 @@ def fill_mask(
         except ValueError as error:
             raise ConfigError(str(error)) from None
         for token, probability, sentence in guesses:
-            say(f"{probability:7.2%}  {token!r}  {sentence}")
+            write(visible(f"{probability:7.2%}  {token!r}  {sentence}") + "\n")

@@ -14,6 +14,8 @@ from pipelines.core.store import Store
 
 CONFIG = "config.json"
 """The file by which a Hugging Face folder is known."""
+MOST_LISTED = 20
+"""Runs that are named where one is not there."""
 
 
 @contextmanager
@@ -32,6 +34,10 @@ def model_folder(model: str, store: Store) -> Iterator[Path]:
         return
     if path.is_dir() or "/" in model:
         raise ConfigError(f"{model!r}: no folder with a {CONFIG}, and no name of a run")
+    try:
+        check_run(store, model)
+    except ConfigError as error:
+        raise ConfigError(f"{model!r}: no folder with a {CONFIG}, and {error}") from None
     with tempfile.TemporaryDirectory(prefix="babelmill-") as folder:
         copy_export(store, export_record(store, model), Path(folder))
         yield Path(folder)
@@ -47,6 +53,22 @@ def export_record(store: Store, run: str) -> StageRecord:
         return read_stage(store, run, "export")
     except FileNotFoundError as error:
         raise ConfigError(f"run {run!r}, store {store.url}: {error}") from None
+
+
+def check_run(store: Store, run: str) -> None:
+    """See that a store has a run.
+
+    Raises:
+        ConfigError: it has not; says which it has, the newest first.
+    """
+    from flows.status import runs_of
+
+    known = runs_of(store)
+    if run in known:
+        return
+    more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
+    there = f"there are: {', '.join(known[:MOST_LISTED])}{more}" if known else "there is none yet"
+    raise ConfigError(f"no such run {run!r} in store {store.url}; {there}")
 
 
 def copy_export(store: Store, record: StageRecord, folder: Path) -> None:

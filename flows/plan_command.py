@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
     from model.run_cost import RunCost
 
 
+MAX_PRICE = 1e9
+"""Of a GPU-hour; what is above is a slip, or no number."""
+MAX_PARAMETERS = 10**12
+"""Of an encoder that is planned: thousands of times those of the largest one trained so far."""
+
+
 def plan(
     preset: Annotated[
         str, typer.Option(help="A preset of flows/runs, or an encoder of model/presets.")
@@ -27,7 +35,7 @@ def plan(
         float, typer.Option(min=0.01, max=1, help="Assumed share of the GPU's peak that is used.")
     ] = 0.4,
     price_per_gpu_hour: Annotated[
-        float, typer.Option(min=0, help="Assumed price, in any currency.")
+        float, typer.Option(min=0, max=MAX_PRICE, help="Assumed price, in any currency.")
     ] = 3.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     file: Annotated[Path | None, typer.Option(help="Your own TOML file over the preset.")] = None,
@@ -36,6 +44,8 @@ def plan(
     ] = None,
 ) -> None:
     """Show parameters, memory, speed, time and price of a training. Starts nothing.
+
+    The plan is for --gpus workers with a GPU each, whatever [cluster] says.
 
     Time follows from matrix products alone: FLOPs / (GPUs x peak x --mfu). Evaluation, checkpoints
     and the stages before training come on top. --mfu and --price-per-gpu-hour are assumptions.
@@ -48,8 +58,10 @@ def plan(
 
     with _errors():
         asked = plan_of(preset, file, settings or (), (gpu, gpus, mfu, price_per_gpu_hour))
+        for note in overruled(file, settings or (), gpus):
+            print(f"note: {note}", file=sys.stderr)  # noqa: T201 - this is the terminal
         if as_json:
-            write(json.dumps(as_record(asked), indent=1) + "\n")
+            write(json.dumps(as_record(asked), indent=1, allow_nan=False) + "\n")
         else:
             write_drawn(as_table(asked))
         refuse_what_does_not_fit(asked)
@@ -85,10 +97,11 @@ def plan_of(
         on: kind of GPU, GPUs, MFU, price.
 
     Raises:
-        ConfigError: a preset, setting or kind of GPU is wrong.
+        ConfigError: a preset, setting or kind of GPU is wrong, or the encoder is of a size that no
+            GPU holds.
     """
     from flows.config import resolve
-    from model.cost import GPUS
+    from model.cost import GPUS, parameters_of
     from model.run_cost import Rate, run_cost
 
     name, gpus, mfu, price = on
@@ -101,6 +114,14 @@ def plan_of(
     masking = config.masking
     rates = [Rate(phase.until, phase.rate) for phase in masking.phases] or [Rate(1, masking.rate)]
     rows = config.vocabulary.size + 2  # in either kind of vocabulary
+    parameters = parameters_of(config.encoder, rows, config.packing.length)
+    if parameters > MAX_PARAMETERS:
+        raise ConfigError(
+            f"encoder.layers = {config.encoder.layers}, hidden_size = "
+            f"{config.encoder.hidden_size}, feed_forward_size = "
+            f"{config.encoder.feed_forward_size}: {parameters:,} parameters; "
+            f"a plan has at most {MAX_PARAMETERS:,}"
+        )
     cost = run_cost(
         config.encoder,
         config.pretraining.model_copy(update={"precision": "bfloat16"}),
@@ -113,6 +134,26 @@ def plan_of(
     )
     title = run if run == preset else f"encoder {preset} with the training of {run}"
     return Plan(title, config, rows, found, gpus, mfu, price, cost)
+
+
+def overruled(file: Path | None, settings: Sequence[str], gpus: int) -> list[str]:
+    """What a person's file and settings say of the workers that --gpus says otherwise.
+
+    Raises:
+        ConfigError: the file or a setting cannot be read.
+    """
+    from flows.config import overlay
+
+    given = overlay({}, file, settings).get("cluster")
+    if not isinstance(given, Mapping):
+        return []
+    planned = {"num_workers": gpus, "use_gpu": True}
+    return [
+        f"cluster.{name} = {json.dumps(given[name], default=str)} is not used: the plan is for "
+        f"--gpus {gpus}, one worker each"
+        for name, value in planned.items()
+        if name in given and given[name] != value
+    ]
 
 
 def run_of(preset: str) -> tuple[str, list[str]]:

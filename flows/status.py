@@ -10,6 +10,7 @@ from flows.config import RunConfig, resolve
 from flows.service_commands import LABELS
 from flows.services import Services
 from flows.stages import DEFAULT_DEPLOYMENT, stages_of_tree
+from flows.training_progress import training_progress
 from pipelines.core.manifest import read_stage, stage_record_key
 from pipelines.core.progress import duration
 from pipelines.core.run_file import read_run_file
@@ -48,13 +49,19 @@ def services_table(services: Services) -> Table:
 
 
 def runs_table(store: Store) -> Table:
-    """The last runs of a store, by the time of their newest record, and how far each is."""
+    """The last runs of a store, by the time of their newest record, and how far each is.
+
+    Of a pretraining that is not finished, the step of its last checkpoint is shown.
+    """
     table = Table("run", "stages finished", "next", "seconds", title=f"Runs in {store.url}")
     for run in runs_of(store)[:LAST_RUNS]:
-        stages = [stage.name for stage in stages_of_tree(read_run_file(store, run))]
+        tree = read_run_file(store, run)
+        stages = [stage.name for stage in stages_of_tree(tree)]
         done = [name for name in stages if store.exists(stage_record_key(run, name))]
         following = next((name for name in stages if name not in done), "")
         seconds = sum(read_stage(store, run, name).seconds for name in done)
+        if following == "pretrain" and (progress := training_progress(store, run, tree)):
+            following += f", {progress}"
         table.add_row(run, f"{len(done)}/{len(stages)}", following, duration(seconds))
     return table
 

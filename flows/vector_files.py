@@ -6,7 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -43,9 +43,8 @@ def vector_file(target: Path | None, size: int) -> Iterator[VectorFile]:
                 yield (array := _Array(file, size))
                 array.finish()
             elif kind == ".parquet":
-                table = _Table(file, size)
-                yield table
-                table.writer.close()
+                with vector_table(file, size) as table:
+                    yield table
             else:
                 yield _Lines(file)
         os.replace(attempt, target)
@@ -107,3 +106,19 @@ class _Table:
         numbers = pa.array(np.ascontiguousarray(vectors).reshape(-1), pa.float32())
         lists = pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1])
         self.writer.write_table(pa.table([pa.array(texts, pa.string()), lists], self.schema))
+
+
+@contextmanager
+def vector_table(file: IO[bytes], size: int) -> Iterator[_Table]:
+    """A table whose writer is closed while its file is open.
+
+    One that is still open when Python takes it away writes into a closed file, and says so.
+    """
+    table = _Table(file, size)
+    try:
+        yield table
+        table.writer.close()
+    except BaseException:
+        with suppress(Exception):  # what went wrong before is what is said
+            table.writer.close()
+        raise

@@ -8,8 +8,9 @@ from typing import Any
 from model import checkpoint
 from model.checkpoint import Checkpoint
 from model.learner import Learner
+from model.made_with import KEY, check_made_with, made_with
 from model.optimizer import load_optimizer_tensors
-from model.origin import write_origin
+from model.origin import past_the_end, write_origin
 from model.pretraining_job import PretrainingJob
 from model.training_log import new_record
 from model.warm_start import starting_tensors
@@ -38,24 +39,32 @@ def begin(job: PretrainingJob, store: Store, folder: str, learner: Learner) -> B
     Raises:
         ConfigError: what is named is not there, or does not fit.
     """
-    found, passed_over = checkpoint.agreed(store, folder, learner.worker)
+    found, passed_over = checkpoint.agreed(store, folder, learner.worker, resumable=True)
     said = [f"checkpoint passed over: {why}" for why in passed_over]
     record, name = new_record(), job.pretraining.resume_from
+    own = made_with(job.encoder, job.length, job.vocabulary_sha256)
+    if found is not None and found.step > job.step_plan.steps:
+        raise ConfigError(past_the_end(folder, found.step, job))
     if found is None and name is not None:
-        found = checkpoint.named(store, name, setting="pretraining.resume_from")
+        with learner.worker.own_pace("reading pretraining.resume_from"):
+            found = checkpoint.named(store, name, setting="pretraining.resume_from")
         said.append(f"goes on from {name} (pretraining.resume_from)")
+        check_made_with(found.training, own, f"pretraining.resume_from = {name!r}")
         _check_fits(found, name, learner)
     if found is not None:
         learner.model.load_state_dict(found.model)
         load_optimizer_tensors(learner.model, learner.optimizer, found.optimizer)
         record |= found.training
     elif job.start is not None:
-        tensors, notes = starting_tensors(job, store, learner.model)
+        with learner.worker.own_pace("reading pretraining.start_from"):
+            tensors, notes = starting_tensors(job, store, learner.model)
         learner.model.load_state_dict(tensors)
         record["notes"] += notes
         said += notes
-    if learner.worker.leads:
-        write_origin(job, store, folder)
+    record[KEY] = own
+    with learner.worker.own_pace("writing where training began"):
+        if learner.worker.leads:
+            write_origin(job, store, folder)
     return Beginning(0 if found is None else found.step, record, said)
 
 

@@ -24,6 +24,7 @@ from model.checkpoint_files import (
     check_sizes,
     publish_manifest,
     read_manifest,
+    removed_on_failure,
     save_tensors,
     save_training,
     step_key,
@@ -76,12 +77,13 @@ def save(store: Store, folder: str, checkpoint: Checkpoint) -> CheckpointManifes
     """
     attempt = uuid.uuid4().hex[:12]
     key = f"{step_key(folder, checkpoint.step)}/{attempt}"
-    files = [write_file(store, f"{key}/{MODEL}", partial(save_tensors, checkpoint.model))]
-    if checkpoint.optimizer:
-        fill = partial(save_tensors, checkpoint.optimizer)
-        files.append(write_file(store, f"{key}/{OPTIMIZER}", fill))
-    files.append(save_training(store, key, training_json(checkpoint.training)))
-    return publish_manifest(store, folder, checkpoint.step, attempt, files)
+    with removed_on_failure(store, step_key(folder, checkpoint.step), attempt):
+        files = [write_file(store, f"{key}/{MODEL}", partial(save_tensors, checkpoint.model))]
+        if checkpoint.optimizer:
+            fill = partial(save_tensors, checkpoint.optimizer)
+            files.append(write_file(store, f"{key}/{OPTIMIZER}", fill))
+        files.append(save_training(store, key, training_json(checkpoint.training)))
+        return publish_manifest(store, folder, checkpoint.step, attempt, files)
 
 
 def load(store: Store, key: str, *, optimizer: Wanted = True) -> Checkpoint:
@@ -117,7 +119,12 @@ def latest_complete(
 
 
 def agreed(
-    store: Store, folder: str, worker: Worker, *, optimizer: Wanted = True
+    store: Store,
+    folder: str,
+    worker: Worker,
+    *,
+    optimizer: Wanted = True,
+    resumable: bool = False,
 ) -> tuple[Checkpoint | None, list[str]]:
     """The checkpoint that all workers go on from, and why newer ones were passed over.
 
@@ -128,6 +135,7 @@ def agreed(
 
     Args:
         optimizer: see `load`.
+        resumable: whether one without an optimizer's state is passed over.
 
     Raises:
         CheckpointUnreadable: on all workers, when one of them cannot read the store.
@@ -137,13 +145,14 @@ def agreed(
     while True:
         cause: Exception | None = None
         chosen, error = "", ""
-        if worker.leads:
-            try:
-                newest, reasons = _newest(store, folder, below)
-                passed_over += reasons
-                chosen = newest.model_dump_json() if newest is not None else ""
-            except Exception as reason:  # whatever it is, the others must not wait for this one
-                cause, error = reason, _in_words(reason)
+        with worker.own_pace("looking for a checkpoint"):
+            if worker.leads:
+                try:
+                    newest, reasons = _newest(store, folder, below, resumable)
+                    passed_over += reasons
+                    chosen = newest.model_dump_json() if newest is not None else ""
+                except Exception as reason:  # whatever it is, the others must not wait for this one
+                    cause, error = reason, _in_words(reason)
         [first, *_] = worker.gather((chosen, error, passed_over))
         chosen, error, passed_over = first
         if error:
@@ -152,10 +161,11 @@ def agreed(
             return None, passed_over
         manifest = CheckpointManifest.model_validate_json(chosen)
         found, cause = None, None
-        try:
-            found = read_files(store, step_key(folder, manifest.step), manifest, optimizer)
-        except Exception as reason:  # whatever it is, the others must not wait for this one
-            cause = reason
+        with worker.own_pace("reading a checkpoint"):
+            try:
+                found = read_files(store, step_key(folder, manifest.step), manifest, optimizer)
+            except Exception as reason:  # whatever it is, the others must not wait for this one
+                cause = reason
         damaged = isinstance(cause, CheckpointDamaged)
         outcomes = worker.gather((damaged, str(cause) if damaged else _in_words(cause)))
         errors = [f"worker {n}: {why}" for n, (bad, why) in enumerate(outcomes) if why and not bad]
@@ -169,7 +179,7 @@ def agreed(
 
 
 def _newest(
-    store: Store, folder: str, below: int | None
+    store: Store, folder: str, below: int | None, resumable: bool
 ) -> tuple[CheckpointManifest | None, list[str]]:
     """The newest checkpoint before step `below` that has all its files, by their sizes."""
     reasons: list[str] = []
@@ -182,6 +192,8 @@ def _newest(
         try:
             manifest = read_manifest(store, key)
             check_sizes(key, manifest, sizes)
+            if resumable and not manifest.resumable:
+                raise CheckpointDamaged(f"{key}/{MANIFEST}: names no file of the optimizer")
             return manifest, reasons
         except (CheckpointDamaged, FileNotFoundError) as error:
             reasons.append(str(error))

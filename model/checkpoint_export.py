@@ -9,6 +9,7 @@ from model.encoder import Encoder
 from model.export import export_masked_model, verify_model, verify_tokenizer
 from model.export_stage import first_of_each_language, sample_rows, sample_texts
 from model.heads import MaskedLanguageModel
+from model.made_with import KEY, differences, made_with
 from model.model_card import model_card
 from model.plan import RunInputs, pretraining_job
 from pipelines.core.config import ConfigError
@@ -35,6 +36,12 @@ def export_checkpoint(inputs: RunInputs, step: int | None, folder: Path) -> tupl
     name = f"{inputs.run}@{step}" if step is not None else last_checkpoint(inputs.store, inputs.run)
     found = named(inputs.store, name, setting="checkpoint", optimizer=False)
     job = pretraining_job(inputs)
+    own = made_with(job.encoder, job.length, job.vocabulary_sha256)
+    if wrong := differences(found.training.get(KEY, own), own):
+        raise ConfigError(
+            f"checkpoint {name}: the run's [encoder] or vocabulary was changed since: "
+            f"{'; '.join(wrong)}"
+        )
     model = MaskedLanguageModel(Encoder(job.encoder, job.rows, job.length))
     try:
         model.load_state_dict(found.model)

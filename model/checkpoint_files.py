@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -178,8 +179,41 @@ def publish_manifest(
     )
     key = step_key(folder, step)
     check_sizes(key, manifest, store.sizes(f"{key}/{attempt}"))
-    store.publish_bytes(f"{key}/{MANIFEST}", manifest.model_dump_json(indent=1).encode("utf-8"))
+    content = manifest.model_dump_json(indent=1).encode("utf-8")
+    try:
+        store.publish_bytes(f"{key}/{MANIFEST}", content)
+    except IsADirectoryError:  # whoever made that folder, no checkpoint is in it
+        store.delete(f"{key}/{MANIFEST}")
+        store.publish_bytes(f"{key}/{MANIFEST}", content)
     return manifest
+
+
+@contextmanager
+def removed_on_failure(store: Store, key: str, attempt: str) -> Iterator[None]:
+    """Remove what an attempt wrote when it fails, such as on a full disk, whose room it took.
+
+    The error stays what it was: what cannot be removed now, the next checkpoint sweeps. Nothing is
+    removed where the manifest names the attempt, or nobody can tell: a store may have taken it, and
+    only its answer was lost.
+
+    Args:
+        key: the checkpoint's folder.
+        attempt: the folder of the attempt's files, below it.
+    """
+    try:
+        yield
+    except Exception:
+        with suppress(Exception):
+            if not _counts(store, key, attempt):
+                store.delete(f"{key}/{attempt}")
+        raise
+
+
+def _counts(store: Store, key: str, attempt: str) -> bool:
+    try:
+        return read_manifest(store, key).attempt == attempt
+    except (FileNotFoundError, CheckpointDamaged):
+        return False
 
 
 def read_manifest(store: Store, key: str) -> CheckpointManifest:
@@ -195,6 +229,8 @@ def read_manifest(store: Store, key: str) -> CheckpointManifest:
         raise FileNotFoundError(
             f"no checkpoint at {key} in {store.url}: no {MANIFEST} there"
         ) from None
+    except IsADirectoryError:
+        raise CheckpointDamaged(f"{key}/{MANIFEST}: is a folder") from None
     return parse_manifest(key, content)
 
 
@@ -202,7 +238,7 @@ def parse_manifest(key: str, content: bytes) -> CheckpointManifest:
     """Read a manifest's bytes.
 
     Raises:
-        CheckpointDamaged: they are none.
+        CheckpointDamaged: they are none, or do not name what every checkpoint has.
     """
     try:
         manifest = CheckpointManifest.model_validate_json(content)
@@ -214,6 +250,8 @@ def parse_manifest(key: str, content: bytes) -> CheckpointManifest:
         ) from None
     if not key.endswith(step_key("", manifest.step)):
         raise CheckpointDamaged(f"{key}/{MANIFEST}: is that of step {manifest.step}")
+    if lacking := {MODEL, TRAINING} - {file.name for file in manifest.files}:
+        raise CheckpointDamaged(f"{key}/{MANIFEST}: does not name {' and '.join(sorted(lacking))}")
     return manifest
 
 

@@ -18,7 +18,7 @@ from pipelines.core.config import ConfigError
 from pipelines.core.manifest import read_manifests, read_stage
 from pipelines.core.store import Store
 
-NAME = re.compile(r"^(?P<run>[^@/.][^@/]*)(?:/(?P<unit>[^@/.]+))?@(?P<step>\d+)$")
+NAME = re.compile(r"(?P<run>[^@/.][^@/]*)(?:/(?P<unit>[^@/.]+))?@(?P<step>[0-9]{1,18})")
 MOST_LISTED = 20
 
 
@@ -28,7 +28,7 @@ class NoSuchCheckpoint(ConfigError):
 
 def is_checkpoint_name(text: str) -> bool:
     """Whether a text has the form RUN@STEP or RUN/UNIT@STEP."""
-    return NAME.match(text) is not None
+    return NAME.fullmatch(text) is not None
 
 
 def run_checkpoints(store: Store, run: str) -> dict[str, dict[int, CheckpointManifest]]:
@@ -67,7 +67,7 @@ def find_named(
         ConfigError: it is no such name, or there is more than one.
     """
     at = f"{setting} = {name!r}"
-    match = NAME.match(name)
+    match = NAME.fullmatch(name)
     if match is None:
         raise ConfigError(f"{at}: need RUN@STEP, such as demo@1000")
     run, unit, step = match["run"], match["unit"], int(match["step"])

@@ -2,7 +2,8 @@
 
 The thread takes part in no collective, so it can never meet training's own. What workers have to
 agree on, they agree on in `save`, which all of them call at the same step; with a sharded optimizer
-the first worker's thread then waits on the store for the small records of the others.
+the first worker's thread then waits on the store for the small records of the others. However long
+a store takes: all wait for each other's threads by `Worker.own_pace`, never in one collective.
 """
 
 from __future__ import annotations
@@ -84,7 +85,6 @@ class CheckpointWriter:
         keep: int,
         *,
         say: Callable[[str], None] | None = None,
-        shard_wait_seconds: float = 600.0,
     ) -> None:
         """Nothing is written and nobody waits for anybody yet.
 
@@ -92,7 +92,6 @@ class CheckpointWriter:
             folder: of the checkpoints, on the store.
             keep: so many of the last ones stay, and the best; see `delete_older`.
             say: prints a sentence at once, from any thread; not given: `print`.
-            shard_wait_seconds: longest that the first worker waits for the others' shards.
         """
         self.store, self.folder, self.worker, self.keep = store, folder, worker, keep
         self.notes: list[str] = []
@@ -101,7 +100,6 @@ class CheckpointWriter:
         self.counters: Counter[str] = Counter()
         """checkpoints/saved, checkpoints/lost, bytes/saved, bytes/leftovers."""
         self._say = say if say is not None else partial(print, flush=True)
-        self._shard_wait = shard_wait_seconds
         self._model, self._optimizer = HostCopy(), HostCopy()
         self._finished: deque[Saved] = deque()
         self._work: _Work | None = None
@@ -134,6 +132,7 @@ class CheckpointWriter:
             CheckpointLost: the one before could not be written, as the second in a row.
         """
         began = time.monotonic()
+        self._meet()
         self._settle(raise_at=LOST_IN_A_ROW)
         self._agree(optimizer_tensors)
         self._saves += 1
@@ -153,19 +152,24 @@ class CheckpointWriter:
         work.thread.start()
 
     def wait(self) -> None:
-        """Return when this worker's part of the last checkpoint is on the store.
+        """Return when every worker's part of the last checkpoint is on the store, or is lost.
 
-        Only the first worker's return means that the checkpoint counts.
+        Called by all workers. Only the first worker's return means that the checkpoint counts.
 
         Raises:
-            CheckpointLost: it could not be written.
+            CheckpointLost: this worker's part could not be written.
         """
+        self._meet()
         self._settle(raise_at=1)
 
     def close(self) -> None:
         """Like `wait`; the copy's memory is given back."""
         try:
             self.wait()
+        except Exception:  # a worker was lost, and this one's thread may still be writing
+            self._hurry.set()
+            self._settle(raise_at=None)
+            raise
         finally:
             self._model.free()
             self._optimizer.free()
@@ -205,8 +209,24 @@ class CheckpointWriter:
         (self._id, first), *others = answers
         self._sharded = any(other and other != first for _, other in others)
 
+    def _meet(self) -> None:
+        """Wait until no worker's thread is writing any more.
+
+        The first worker's own may be waiting for the shards of the others: those first.
+        """
+        thread = None if self._work is None else self._work.thread
+        if self._sharded:
+            with self.worker.own_pace("writing the shards of a checkpoint"):
+                if thread is not None and not self.worker.leads:
+                    thread.join()
+            self._hurry.set()
+        with self.worker.own_pace("writing a checkpoint"):
+            if thread is not None:
+                thread.join()
+        self._hurry.clear()
+
     def _settle(self, raise_at: int | None) -> None:
-        """Wait for the checkpoint on its way, and judge it."""
+        """Wait for this worker's thread, and judge what it did."""
         work, self._work = self._work, None
         if work is None or work.thread is None:
             return
@@ -247,7 +267,7 @@ class CheckpointWriter:
             self.worker,
             sharded=self._sharded,
             others=lambda key: wait_for_shards(
-                self.store, key, self.worker.world_size, self._shard_wait, self._hurry
+                self.store, key, self.worker.world_size, self._hurry
             ),
         )
         return manifest.bytes

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import ne
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from transformers import AutoModel, AutoTokenizer
-from transformers.utils.logging import disable_progress_bar
+from transformers import AutoModel
+
+from model.hugging_face.folder import read_model, read_tokenizer
+from pipelines.core.config import ConfigError
+from pipelines.core.vocabulary import encodable
 
 Pooling = Literal["mean", "first"]
 TOKENS_PER_BATCH = 8192
@@ -53,19 +57,21 @@ class Embedder:
         layer: hidden states of this layer, 0 are the embeddings; None: of the last one.
 
     Raises:
+        ConfigError: the folder is damaged, or not whole.
         ValueError: the model does not have that layer.
     """
 
     def __init__(self, folder: Path, pooling: Pooling = "mean", layer: int | None = None) -> None:
-        disable_progress_bar()
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        self.model: Any = AutoModel.from_pretrained(folder, local_files_only=True).eval()
+        self.folder = folder
+        self.model: Any = read_model(folder, AutoModel)
+        self.tokenizer: Any = read_tokenizer(folder, int(self.model.config.vocab_size))
         layers = self.model.config.num_hidden_layers
         if layer is not None and not 0 <= layer <= layers:
             raise ValueError(f"layer {layer}: the model has layers 0 (embeddings) to {layers}")
         self.pooling, self.layer = pooling, layer
         self.counters: Counter[str] = Counter()
-        """`texts`, and `cut`: those of which the end was left out."""
+        """`texts`; `cut`: those of which the end was left out; `replaced`: those that had lone
+        surrogates, each read as U+FFFD."""
 
     @property
     def size(self) -> int:
@@ -85,8 +91,11 @@ class Embedder:
         """Ids of texts; of a long one its first tokens and the closing special token, counted."""
         if not texts:
             return []
-        rows: list[list[int]] = self.tokenizer(list(texts), verbose=False)["input_ids"]
+        clean = encodable(texts)
+        rows: list[list[int]] = self.tokenizer(clean, verbose=False)["input_ids"]
         self.counters["texts"] += len(rows)
+        if replaced := sum(map(ne, clean, texts)):
+            self.counters["replaced"] += replaced
         self.counters["cut"] += sum(len(row) > self.length for row in rows)
         return [
             row if len(row) <= self.length else [*row[: self.length - 1], row[-1]] for row in rows
@@ -96,17 +105,22 @@ class Embedder:
         """Vectors of texts, in their order: float32, shape (texts, size).
 
         Batches hold texts of like length. The empty text has the vector of its special tokens.
+
+        Raises:
+            ConfigError: a vector is not finite: the weights are damaged.
         """
         rows = self.ids(texts)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         vectors = np.empty((len(rows), self.size), dtype=np.float32)
         for batch in _batches(order, rows):
             vectors[batch] = self._encode([rows[i] for i in batch]).numpy()
+        if not np.isfinite(vectors).all():
+            raise ConfigError(f"{self.folder}: a vector is not finite; the weights are damaged")
         return vectors
 
     def _encode(self, rows: Sequence[list[int]]) -> torch.Tensor:
         longest = max(map(len, rows))
-        tokens = torch.full((len(rows), longest), int(self.tokenizer.pad_token_id))
+        tokens = torch.full((len(rows), longest), self.tokenizer.pad_token_id or 0)
         real = torch.zeros((len(rows), longest), dtype=torch.bool)
         for i, row in enumerate(rows):
             tokens[i, : len(row)] = torch.tensor(row)

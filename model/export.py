@@ -26,9 +26,11 @@ from transformers.utils.logging import disable_progress_bar
 
 from model.heads import MaskedLanguageModel, SequenceClassifier
 from model.hugging_face.configs import CLASSIFIER_CLASSES, config_of, longest_input, masked_class
+from model.hugging_face.folder import read_model, read_tokenizer
 from model.hugging_face.names import Head, to_hugging_face
+from pipelines.core.config import ConfigError
 from pipelines.core.tokenizer_file import tokenizer_files
-from pipelines.core.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabulary
+from pipelines.core.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabulary, without_surrogates
 from pipelines.core.wordpiece import WordPieceVocabulary
 
 MAX_LOGIT_DIFFERENCE = 1e-5
@@ -228,28 +230,39 @@ def masks_read(vocabulary: AnyVocabulary, line: str) -> int:
 def fill_mask(folder: Path, text: str, top: int = 5) -> list[tuple[str, float, str]]:
     """Predict the mask (`<mask>`, or `[MASK]` of a WordPiece vocabulary) of a text.
 
+    The tokenizer looks for the mask after normalisation, so fullwidth `＜mask＞` is one too. A lone
+    surrogate is read as U+FFFD.
+
     Returns:
-        The `top` most probable tokens: (token, probability, the text with it put in).
+        The `top` most probable tokens: (token, probability, the text with it put in). Rows of the
+        model that no token has are left out.
 
     Raises:
+        ConfigError: the folder is damaged, or has no head that guesses words.
         ValueError: the text has no mask, several, or is too long for the model.
     """
-    disable_progress_bar()
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    tokens = tokenizer(text, return_tensors="pt", verbose=False)["input_ids"]
+    model = read_model(folder, AutoModelForMaskedLM)
+    tokenizer = read_tokenizer(folder, int(model.config.vocab_size))
+    if tokenizer.mask_token_id is None:
+        raise ConfigError(f"{folder}: the tokenizer has no mask")
+    tokens = tokenizer(without_surrogates(text), return_tensors="pt", verbose=False)["input_ids"]
     places = torch.nonzero(tokens[0] == tokenizer.mask_token_id).flatten().tolist()
     if len(places) != 1:
         raise ValueError(f"write one {tokenizer.mask_token} into the text; it has {len(places)}")
-    model = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
     length = longest_input(model.config)
     if tokens.shape[1] > length:
         raise ValueError(f"the text has {tokens.shape[1]} tokens; the model reads {length}")
     [place] = places
     with torch.no_grad():
         probabilities = model(input_ids=tokens).logits[0, place].softmax(dim=0)
-    best = probabilities.topk(min(top, len(probabilities)))
+    if not bool(probabilities.isfinite().all()):
+        raise ConfigError(f"{folder}: the logits are not finite; the weights are damaged")
+    known = torch.tensor(sorted(set(tokenizer.get_vocab().values())))
+    best = probabilities[known].topk(min(top, len(known)))
     answers = []
-    for probability, token_id in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+    for probability, token_id in zip(
+        best.values.tolist(), known[best.indices].tolist(), strict=True
+    ):
         filled = tokens[0].clone()
         filled[place] = token_id
         sentence = tokenizer.decode(filled, skip_special_tokens=True)

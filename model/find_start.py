@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from model.checkpoint_files import MODEL
 from model.checkpoint_names import NoSuchCheckpoint, find_named, is_checkpoint_name
 from model.config import EncoderSection, preset_names, preset_values
 from model.grown_vocabulary import AnyVocabulary
+from model.made_with import KEY, differences, made_with, training_record
 from model.origin import recorded_start
 from model.start_point import SETTING, WEIGHTS, StartPoint, identified
 from pipelines.core.config import ConfigError
 from pipelines.core.foreign import TOKENIZER_FILES, CannotAdopt, foreign_vocabulary
-from pipelines.core.manifest import FileRef
+from pipelines.core.manifest import FileRef, StageRecord, read_manifests
 from pipelines.core.run_file import is_run_name
 from pipelines.core.store import Store
 from pipelines.core.vocabulary import Vocabulary, vocabulary_part
@@ -74,26 +75,33 @@ def _of_run(name: str, wanted: Wanted) -> StartPoint:
 
     where = f"{SETTING} = {name!r}"
     if is_checkpoint_name(name):
-        name, weights = _of_checkpoint(name, wanted)
+        name, weights, made = _of_checkpoint(name, wanted)
         run = name.partition("/")[0]
     elif name == wanted.run:
         raise ConfigError(f"{where} is this run: name another, or one of its checkpoints")
     else:
         run = name
         try:
-            [output] = RunInputs(wanted.store, run).stage("pretrain").outputs_of(part="model")
+            record = RunInputs(wanted.store, run).stage("pretrain")
+            [output] = record.outputs_of(part="model")
         except FileNotFoundError as error:
             raise ConfigError(
                 f"{where}: {error}. Name a run of {wanted.store.url} that has finished, one of its "
                 f"checkpoints (RUN@STEP), or a folder, which has a slash in its path"
             ) from None
-        weights = output.ref
+        weights, made = output.ref, _of_binding(wanted.store, record)
     source = RunInputs(wanted.store, run)
     try:
         length, files = source.setting("packing", "length"), source.vocabulary_files
         section = source.config.encoder
     except FileNotFoundError as error:
         raise ConfigError(f"{where}: {error}") from None
+    own = made_with(section, length, source.vocabulary_sha256)
+    if made is not None and (wrong := differences(made, own)):
+        raise ConfigError(
+            f"{where}: run {run!r} was changed since these weights were made: "
+            f"{'; '.join(wrong)}. Set it back, or name weights that it made since"
+        )
     _check_encoder(wanted, section, length, where)
     _check_kind(wanted.vocabulary, source.vocabulary, where)
     part = vocabulary_part(files)
@@ -106,8 +114,19 @@ def _of_run(name: str, wanted: Wanted) -> StartPoint:
     )
 
 
-def _of_checkpoint(name: str, wanted: Wanted) -> tuple[str, FileRef]:
-    """A checkpoint's full name, and its weights; of one that is gone, what they were."""
+def _of_binding(store: Store, record: StageRecord) -> dict[str, Any] | None:
+    """What a finished pretraining was made with; None where it does not say."""
+    [manifest, *_] = read_manifests(store, record)
+    config = manifest.binding.config
+    if "encoder" not in config:
+        return None
+    encoder = EncoderSection.model_validate(config["encoder"])
+    return made_with(encoder, config["length"], config["vocabulary_sha256"])
+
+
+def _of_checkpoint(name: str, wanted: Wanted) -> tuple[str, FileRef, dict[str, Any] | None]:
+    """A checkpoint's full name, its weights and what it was made with, where it says so; of one
+    that is gone, what the weights were."""
     try:
         key, manifest = find_named(wanted.store, name, setting=SETTING)
     except NoSuchCheckpoint:
@@ -115,12 +134,13 @@ def _of_checkpoint(name: str, wanted: Wanted) -> tuple[str, FileRef]:
         recorded = recorded_start(wanted.store, wanted.run, name)
         if recorded is None:
             raise
-        return recorded.name, recorded.weights[0]
+        return recorded.name, recorded.weights[0], None
     [model] = [file for file in manifest.files if file.name == MODEL]
     path = f"{key}/{manifest.attempt}/{model.name}"
     _, run, _, unit, _ = key.split("/")
     weights = FileRef(path=path, size=model.bytes, checksum=model.sha256)
-    return f"{run}/{unit}@{manifest.step}", weights
+    made = training_record(wanted.store, key, manifest).get(KEY)
+    return f"{run}/{unit}@{manifest.step}", weights, made
 
 
 def _of_folder(folder: str, wanted: Wanted) -> StartPoint:
@@ -139,7 +159,7 @@ def _of_folder(folder: str, wanted: Wanted) -> StartPoint:
     try:
         config = json.loads(found.pop("config.json"))
         section, rows, length = section_of(config)
-    except ValueError as error:  # ConfigError among them
+    except (ValueError, RecursionError) as error:  # ConfigError among them
         raise ConfigError(f"{where}: config.json: {error}") from None
     if config.get("tie_word_embeddings", True) is False:
         raise ConfigError(
@@ -168,6 +188,7 @@ def _of_folder(folder: str, wanted: Wanted) -> StartPoint:
         layout=section.layout,
         weights=[identified(place, name) for name in _weight_files(place, where)],
         vocabulary={name: identified(place, name) for name in sorted(found)},
+        rows=rows,
         notes=notes,
     )
 
@@ -179,11 +200,26 @@ def _weight_files(place: Store, where: str) -> list[str]:
             return [name]
         index = f"{name}.index.json"
         if place.exists(index):
-            parts = sorted(set(json.loads(place.read_bytes(index))["weight_map"].values()))
+            parts = _parts(place.read_bytes(index), f"{where}: {index}")
             if missing := [part for part in parts if not place.exists(part)]:
                 raise ConfigError(f"{where}: {index} names {missing}, which are not there")
             return parts
     raise ConfigError(f"{where}: no weights there; need {' or '.join(WEIGHTS)}, or their index")
+
+
+def _parts(content: bytes, where: str) -> list[str]:
+    """Names of the files that an index of weights names, sorted."""
+    try:
+        index = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: not JSON: {error}") from None
+    places = index.get("weight_map") if isinstance(index, dict) else None
+    names = [*places.values()] if isinstance(places, dict) else []
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ConfigError(
+            f'{where}: need an object with "weight_map", that names the file of each tensor'
+        )
+    return sorted(set(names))
 
 
 def _check_encoder(wanted: Wanted, source: EncoderSection, length: int, where: str) -> None:

@@ -94,13 +94,15 @@ def finetune(job: FinetuningJob, store: Store, folder: str, worker: Worker) -> N
     Raises:
         NonFiniteError: a loss or gradient is not finite; raised on all workers alike.
     """
-    task, splits = job.task, read_examples(store, job.examples)
+    with worker.own_pace("reading the examples"):
+        task, splits = job.task, read_examples(store, job.examples)
     per_epoch = math.ceil(len(splits["train"]) / task.examples_per_step)
     steps = per_epoch * task.epochs
     found, _ = checkpoint.agreed(store, folder, worker)
     if found is not None and found.step == steps:
         return
-    model, notes = build_classifier(job, store)
+    with worker.own_pace("reading the pretrained model"):
+        model, notes = build_classifier(job, store)
     model.to(worker.device)
     wrapped = worker.wrap(model)
     optimizer = build_adamw(model, weight_decay=task.weight_decay, betas=BETAS, epsilon=EPSILON)
@@ -133,11 +135,11 @@ def finetune(job: FinetuningJob, store: Store, folder: str, worker: Worker) -> N
             )
     judged = predict(model, splits["test"], worker, task.examples_per_step)
     record["test"] = TASKS[task.kind].scores(job.labels, train_labels, judged)
-    if worker.leads:
-        state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-        checkpoint.save(store, folder, checkpoint.Checkpoint(steps, state, {}, record))
+    with worker.own_pace("writing the result of fine-tuning"):
+        if worker.leads:
+            state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
+            checkpoint.save(store, folder, checkpoint.Checkpoint(steps, state, {}, record))
     progress.close()
-    worker.wait()
 
 
 def build_classifier(job: FinetuningJob, store: Store) -> tuple[SequenceClassifier, list[str]]:

@@ -89,7 +89,8 @@ def load_optimizer_tensors(
     A sharded optimizer takes its share.
 
     Raises:
-        KeyError: a tensor belongs to no parameter of this model, or a part is missing.
+        KeyError: a tensor belongs to no parameter of this model, or a part of the state of one of
+            its parameters is missing.
     """
     parameters = dict(model.named_parameters())
     if unknown := sorted({full.rpartition("/")[0] for full in tensors} - parameters.keys()):

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from model.checkpoint_files import step_key
 from model.checkpoint_names import NAME, find_named, run_checkpoints
 from model.checkpoint_upkeep import whole_checkpoints
 from model.pretraining_job import PretrainingJob, ResumePoint
 from model.start_point import StartPoint
-from pipelines.core.config import Config
+from pipelines.core.config import Config, ConfigError
 from pipelines.core.manifest import read_manifests, read_stage
 from pipelines.core.store import Store
 
@@ -57,16 +58,29 @@ def recorded_start(store: Store, run: str, name: str) -> StartPoint | None:
 
 
 def check_resume(job: PretrainingJob, store: Store, folder: str) -> None:
-    """Refuse to begin a training that has nothing to go on from.
+    """Refuse to begin a training that has nothing to go on from, or only what it cannot have made.
 
     Args:
         folder: of its own checkpoints.
 
     Raises:
-        ConfigError: it has no whole checkpoint, and the one that it names is gone.
+        ConfigError: it has no whole checkpoint, and the one that it names is gone; or it has one
+            from after its last step.
     """
-    if job.resume is not None and not whole_checkpoints(store, folder):
+    whole = whole_checkpoints(store, folder)
+    if whole and max(whole) > job.step_plan.steps:
+        raise ConfigError(past_the_end(folder, max(whole), job))
+    if job.resume is not None and not whole:
         find_named(store, job.resume.name, setting="pretraining.resume_from")
+
+
+def past_the_end(folder: str, step: int, job: PretrainingJob) -> str:
+    """Why a training does not go on from a checkpoint of its folder: another one wrote it."""
+    return (
+        f"{folder} has a checkpoint of step {step}, and this training ends at step "
+        f"{job.step_plan.steps}: it is another training's. Delete {step_key(folder, step)}, and "
+        "run again to go on from the one before"
+    )
 
 
 def _origins(store: Store, run: str) -> Iterator[Origin]:
@@ -95,7 +109,7 @@ def _of_binding(config: Mapping[str, Any]) -> Origin:
 
 def _meant(asked: str, recorded: str) -> bool:
     """Whether a name that was asked for means a recorded one, which has its unit."""
-    ours, theirs = NAME.match(asked), NAME.match(recorded)
+    ours, theirs = NAME.fullmatch(asked), NAME.fullmatch(recorded)
     if ours is None or theirs is None:
         return False
     same = ours["run"] == theirs["run"] and int(ours["step"]) == int(theirs["step"])

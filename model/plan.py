@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from model.checkpoint_names import NoSuchCheckpoint, find_named
-from model.config import ModelConfig, PretrainingSection
-from model.origin import recorded_resume
-from model.pretraining_job import MaskingSettings, PretrainingJob, ResumePoint, SharesPhase
+from model.config import ModelConfig
+from model.find_resume import resume_point
+from model.made_with import made_with
+from model.pretraining_job import MaskingSettings, PretrainingJob, SharesPhase
 from model.schedules import check_schedule
-from model.step_plan import step_plan_of
 from model.tasks import check_tasks
 from model.warm_start import start_point
 from pipelines.core.config import ConfigError, validate
@@ -139,7 +138,8 @@ def pretraining_job(inputs: RunInputs) -> PretrainingJob:
     if not train:
         raise ConfigError("the packing stage wrote no training sequence; look at its counters")
     pretraining = config.pretraining
-    resume = resume_point(inputs.store, pretraining, length, inputs.run)
+    own = made_with(config.encoder, length, inputs.vocabulary_sha256)
+    resume = resume_point(inputs.store, pretraining, length, own, inputs.run)
     if resume is not None:
         pretraining = pretraining.model_copy(update={"resume_from": resume.name})
     table = read_json(inputs.store, inputs.balance)
@@ -165,44 +165,6 @@ def pretraining_job(inputs: RunInputs) -> PretrainingJob:
         start=start_point(inputs),
         resume=resume,
     )
-
-
-def resume_point(
-    store: Store, settings: PretrainingSection, length: int, run: str | None = None
-) -> ResumePoint | None:
-    """The checkpoint that `pretraining.resume_from` names; None where it names none.
-
-    Args:
-        length: packing.length.
-        run: that goes on from it. When it has done so before and has a checkpoint of its own, the
-            named one may be gone.
-
-    Raises:
-        ConfigError: there is no such checkpoint, or training would end before it.
-    """
-    name = settings.resume_from
-    if name is None:
-        return None
-    try:
-        key, manifest = find_named(store, name, setting="pretraining.resume_from")
-    except NoSuchCheckpoint:
-        recorded = None if run is None else recorded_resume(store, run, name)
-        if recorded is None:
-            raise
-        point = recorded
-    else:
-        _, source, _, unit, _ = key.split("/")
-        files = {file.name: file.sha256 for file in sorted(manifest.files, key=lambda f: f.name)}
-        point = ResumePoint(
-            name=f"{source}/{unit}@{manifest.step}", step=manifest.step, files=files
-        )
-    steps = step_plan_of(settings, length).steps
-    if point.step >= steps:
-        raise ConfigError(
-            f"pretraining.resume_from = {name!r} is at step {point.step}, and training ends at "
-            f"step {steps}: name an earlier one, or set more pretraining.steps"
-        )
-    return point
 
 
 def phases_of(table: Mapping[str, Any], languages: Collection[str]) -> list[SharesPhase]:

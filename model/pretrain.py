@@ -24,7 +24,7 @@ from model.notices import StopNotice, TrainingStopped
 from model.optimizer import optimizer_tensors, set_learning_rate
 from model.prefetch import Prefetched
 from model.pretraining_job import PretrainingJob
-from model.schedules import learning_rate
+from model.schedules import last_update, learning_rate
 from model.spikes import SpikeWatch
 from model.throughput import Throughput
 from model.training_data import TrainingData
@@ -62,11 +62,15 @@ def pretrain(
         TrainingStopped: it was told to stop, and has saved.
     """
     settings, plan = job.pretraining, job.step_plan
-    data, learner = TrainingData(job, store, cache), build_learner(job, worker)
+    with worker.own_pace("bringing packed sequences"):  # by node, some already there
+        data = TrainingData(job, store, cache)
+    learner = build_learner(job, worker)
     start = begin(job, store, folder, learner)
     compile_ahead(learner, job, start.step)
     record, todo = start.record, range(start.step, plan.steps)
-    unigram = data.unigram_baseline() if worker.leads else {}
+    final = last_update(settings, plan)
+    with worker.own_pace("computing the unigram baseline"):
+        unigram = data.unigram_baseline() if worker.leads else {}
     log = TrainingLog(record, todo, leads=worker.leads, sinks=sinks, unigram=unigram)
     log.say(*start.said, *data.notes)
     spikes = SpikeWatch(settings, plan, record["last_losses"], log.note)
@@ -102,7 +106,7 @@ def pretrain(
                 )
                 wishes = result.wishes
                 record["tokens_seen"] += result.real
-                if last or done % settings.log_every_steps == 0:
+                if done == final or done % settings.log_every_steps == 0:
                     log.step(done, result, rate, plan.first_sample(done) * job.length, speed)
             if last or done % settings.evaluate_every_steps == 0:
                 held_out = evaluate(learner.model, data, worker, done)
@@ -113,8 +117,7 @@ def pretrain(
                 save(writer, learner, done, record, held_out)
                 wisher.saved()
             if last or wishes.stop:
-                writer.wait()
-                worker.wait()  # one that ends early would take the others down during the save
+                writer.wait()  # for all workers: one that ends early would take the others down
             log.checkpoints(writer.finished(), writer.new_notes())
             if wishes.stop and not last:
                 raise TrainingStopped(done, wisher.reason())

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from model import checkpoint
+from model.cache_check import check_cache
 from model.config import ClusterSection
 from model.export_stage import export_step, export_units, publish_classifier
 from model.failures import TrainingFailed
@@ -58,6 +59,7 @@ def pretrain_unit(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> No
     job.pop("cluster")
     run, trained = unit.arguments["run"], PretrainingJob.model_validate(job)
     check_resume(trained, attempt.store, f"runs/{run}/checkpoints/{attempt.unit_id}")
+    check_cache(trained, attempt.store, unit.inputs)
     result = train_on_ray("pretrain", job, attempt, run, cluster)
     steps = trained.step_plan.steps
     if result.step != steps:

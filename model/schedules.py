@@ -70,7 +70,7 @@ def check_schedule(settings: PretrainingSection, length: int) -> None:
 
     Raises:
         ConfigError: the warm-up does not end in time, a step to be skipped is none of the
-            training's, or there are more samples than can be numbered.
+            training's, all are, or there are more samples than can be numbered.
     """
     plan = step_plan_of(settings, length)
     if plan.samples > MOST_SAMPLES:
@@ -99,6 +99,18 @@ def check_schedule(settings: PretrainingSection, length: int) -> None:
         )
     if late := [step for step in settings.skip_steps if step > plan.steps]:
         raise ConfigError(f"pretraining.skip_steps: {late}; the training has {plan.steps:,} steps")
+    if not last_update(settings, plan):
+        raise ConfigError(
+            f"pretraining.skip_steps: all {plan.steps:,} steps are passed over; leave one to train"
+        )
+
+
+def last_update(settings: PretrainingSection, plan: StepPlan) -> int:
+    """The last step with an update, from 1; 0 where `skip_steps` leaves none."""
+    step, skipped = plan.steps, set(settings.skip_steps)
+    while step in skipped:
+        step -= 1
+    return step
 
 
 def warmup_then_linear(step: int, *, peak: float, warmup_steps: int, steps: int) -> float:

@@ -7,7 +7,7 @@ matrix is often half of a model, and whole it would be one worker's burden.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ PIECES_PER_WORKER = 8
 """A piece is at most so small a part of a worker's share, which is how far shares can differ."""
 STEP_OF_CUTS = 1024
 """Parameters are cut at multiples of this many elements, which keeps pieces aligned."""
+STATES = ("step", "exp_avg", "exp_avg_sq")
+"""What AdamW keeps of every parameter."""
 
 
 @dataclass(frozen=True)
@@ -145,22 +147,23 @@ def fill_state(optimizer: torch.optim.AdamW) -> None:
     """
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            optimizer.state[parameter] = {
-                "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
+            values = (
+                torch.zeros((), dtype=torch.float32, device=parameter.device),
+                torch.zeros_like(parameter),
+                torch.zeros_like(parameter),
+            )
+            optimizer.state[parameter] = dict(zip(STATES, values, strict=True))
 
 
 def assembled(tensors: Mapping[str, torch.Tensor], name: str, begin: int, end: int) -> Tensors:
     """The state of some elements of a parameter, from tensors named as in `optimizer_tensors`.
 
     Returns:
-        By state: flat tensors of end - begin elements, and scalars as they are. Nothing when there
-        is no state of this parameter.
+        By state, all STATES: flat tensors of end - begin elements, and scalars as they are.
 
     Raises:
-        KeyError: some of the elements are in none of the tensors.
+        KeyError: a state is in none of the tensors, or some of its elements are not; or there is
+            one that AdamW does not keep.
     """
     found: dict[str, list[tuple[int, torch.Tensor]]] = {}
     for full, value in tensors.items():
@@ -168,6 +171,7 @@ def assembled(tensors: Mapping[str, torch.Tensor], name: str, begin: int, end: i
         if owner == name:
             key, _, mark = rest.partition("@")
             found.setdefault(key, []).append((int(mark or 0), value))
+    _check_states(found, name)
     state: Tensors = {}
     for key, parts in found.items():
         if parts[0][1].ndim == 0:
@@ -186,3 +190,15 @@ def assembled(tensors: Mapping[str, torch.Tensor], name: str, begin: int, end: i
             )
         state[key] = torch.cat(taken)
     return state
+
+
+def _check_states(found: Iterable[str], name: str) -> None:
+    """Refuse a parameter without one of the states, which would go on from zeros, or with more."""
+    keys = set(found)
+    for key in STATES:
+        if key not in keys:
+            raise KeyError(
+                f"the optimizer's state has no {key} of {name}, only {sorted(keys) or 'nothing'}"
+            )
+    if others := sorted(keys - set(STATES)):
+        raise KeyError(f"the optimizer's state has {others[0]!r} of {name}: AdamW keeps {STATES}")

@@ -48,8 +48,9 @@ class SpikeWatch:
         usual = median(self._losses) if len(self._losses) >= FEWEST else None
         if self._factor and usual is not None and loss > self._factor * usual:
             first, count = self._plan.first_sample(step), self._plan.batch_at(step)
+            times = f"{loss / usual:.1f} times" if usual > 0 else "above"
             found = (
-                f"step {step + 1}: loss {loss:.4f} is {loss / usual:.1f} times the median of the "
+                f"step {step + 1}: loss {loss:.4f} is {times} the median of the "
                 f"last {len(self._losses)} steps ({usual:.4f}; pretraining.spike_factor = "
                 f"{self._factor:g}); the batch is samples {first} to {first + count - 1}"
             )

@@ -27,6 +27,8 @@ class StartPoint(Config):
     """By key of the store, or by name in the folder."""
     vocabulary: dict[str, FileRef]
     """Files of its vocabulary, by part as on the store or by name in the folder."""
+    rows: int | None = None
+    """Rows of its tables of words, where a config.json says them (vocab_size)."""
     notes: list[str] = []
     """What a person should know of it."""
 

@@ -8,12 +8,12 @@ by model/grown_vocabulary.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from model.find_start import start_point
@@ -69,11 +69,17 @@ def starting_tensors(
         left = [name for name in left if not name.endswith(UNUSED)]
         if left:
             notes.append(f"left behind, as this model has no such part: {_some(left)}")
+    found = _as_float32(found, where)
     new = open_vocabulary(store, job.vocabulary, job.vocabulary_sha256)
     old, old_rows = _old_vocabulary(start, store, where)
     plan = plan_rows(new, old, old_rows)
     for name in ("encoder.words.weight", "bias"):
         if name in found:
+            if not found[name].dim() or start.rows not in (None, len(found[name])):
+                raise ConfigError(
+                    f"{where}: {name} has the shape {tuple(found[name].shape)}, and config.json "
+                    f"has vocab_size = {start.rows}: they do not belong together"
+                )
             if len(found[name]) <= int(old_rows.max()):
                 raise ConfigError(
                     f"{where}: {name} has {len(found[name])} rows, and its vocabulary "
@@ -85,6 +91,22 @@ def starting_tensors(
     if positions in found and model.encoder.section.positions == "learned":
         found[positions] = found[positions][: job.length + job.encoder.first_position]
     return _fitted(found, model.state_dict(), where, notes), notes
+
+
+def _as_float32(found: Tensors, where: str) -> Tensors:
+    """Tensors as numbers that means can be taken of.
+
+    Raises:
+        ConfigError: one holds no plain floating-point numbers, such as quantized weights.
+    """
+    for name, tensor in found.items():
+        if not tensor.is_floating_point() or tensor.layout != torch.strided:
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise ConfigError(
+                f"{where}: {name} holds {kind} ({str(tensor.layout).removeprefix('torch.')}); need "
+                "plain floating-point numbers: convert the weights to float32 first"
+            )
+    return {name: tensor.to(torch.float32) for name, tensor in found.items()}
 
 
 def _fitted(found: Tensors, own: Mapping[str, Any], where: str, notes: list[str]) -> Tensors:
@@ -107,9 +129,10 @@ def _fitted(found: Tensors, own: Mapping[str, Any], where: str, notes: list[str]
                 f"{where}: {name} has the shape {tuple(theirs.shape)}, and {tuple(mine.shape)} is "
                 "needed by [encoder], packing.length and the vocabulary"
             )
-        if not torch.isfinite(theirs).all():
-            raise ConfigError(f"{where}: {name} holds numbers that are not finite")
         tensors[name] = theirs.detach().to("cpu", mine.dtype)
+        if not torch.isfinite(tensors[name]).all():
+            kind = str(mine.dtype).removeprefix("torch.")
+            raise ConfigError(f"{where}: {name} holds numbers that are not finite in {kind}")
     return tensors
 
 
@@ -129,21 +152,43 @@ def read_weights(start: StartPoint, store: Store, where: str) -> Tensors:
         with place.on_disk(file.path) as path:
             if start.folder is None and sha256_of(path) != file.checksum:
                 raise damaged(file.path, "its bytes are not those that were written")
-            try:
-                if file.path.endswith(".bin"):
-                    part = torch.load(path, map_location="cpu", weights_only=True)
-                else:
-                    part = load_file(path)
-            except UnpicklingError as error:
-                raise ConfigError(
-                    f"{where}: {file.path} holds other things than tensors, and is not read: that "
-                    "could run code. Convert it to safetensors where you trust it"
-                ) from error
-            except (SafetensorError, RuntimeError, ValueError, EOFError, OSError) as error:
-                raise ConfigError(f"{where}: {file.path} holds no weights: {error}") from error
+            part = read_tensors(path, f"{where}: {file.path}")
             # Copied out of the file's memory map, for a copy from a server is about to go.
             tensors |= {name: tensor.clone() for name, tensor in part.items()}
     return tensors
+
+
+def read_tensors(path: Path, where: str) -> Tensors:
+    """The tensors of a file: of torch.save (.bin), as data that runs no code, or safetensors.
+
+    Args:
+        where: names the file, for messages.
+
+    Raises:
+        ConfigError: it holds something else.
+    """
+    try:
+        if path.suffix == ".bin":
+            part = torch.load(path, map_location="cpu", weights_only=True)
+        else:
+            part = load_file(path)
+    except UnpicklingError as error:
+        raise ConfigError(
+            f"{where} is no file of torch.save, or holds other things than tensors, and is not "
+            "read: that could run code. Convert it to safetensors where you trust it"
+        ) from error
+    except Exception as error:  # damaged bytes break the reader anywhere
+        why = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{where} holds no weights: {why}") from error
+    if not isinstance(part, Mapping):
+        raise ConfigError(f"{where} holds a {type(part).__name__}; need tensors by name")
+    for name, tensor in part.items():
+        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+            raise ConfigError(
+                f"{where}: {name!r} is a {type(tensor).__name__}; need tensors by "
+                "name, and nothing else"
+            )
+    return dict(part)
 
 
 def _old_vocabulary(start: StartPoint, store: Store, where: str) -> tuple[AnyVocabulary, Ints]:

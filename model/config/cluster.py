@@ -22,7 +22,8 @@ class ClusterSection(Config):
     max_worker_failures: Annotated[int, Field(ge=0)] = 3
     """Times training restarts from its last checkpoint after a worker was lost."""
     worker_timeout_seconds: PositiveInt = 600
-    """Longest that workers wait for one of them in a step; it then counts as hung and lost."""
+    """Longest that workers wait for one of them in a step; it then counts as hung and lost. Reading
+    and writing files is not limited by it."""
     grace_seconds: PositiveInt = 60
     """When told to stop (a signal, a node that drains), time to save before the end."""
     pending_timeout_seconds: PositiveInt = 300

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
+from pydantic import ValidationError
 from transformers import BertConfig, ModernBertConfig, PreTrainedConfig, XLMRobertaConfig
 
 from model.config import EncoderSection
@@ -27,6 +28,29 @@ CLASSIFIER_CLASSES: dict[Layout, str] = {
     "bert": "BertForSequenceClassification",
     "modernbert": "ModernBertForSequenceClassification",
 }
+
+
+WHOLE_NUMBERS = {
+    "vocab_size": 1,
+    "hidden_size": 1,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "intermediate_size": 1,
+    "max_position_embeddings": 1,
+    "type_vocab_size": 0,
+    "pad_token_id": 0,
+}
+"""Settings of a config.json that sizes are computed with, and the least that each may be."""
+THEIR_NAMES = {
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "feed_forward_size": "intermediate_size",
+    "initializer_std": "initializer_range",
+    "rotary_base": "rope_theta",
+    "biases": "norm_bias",
+    "segments": "type_vocab_size",
+}
+"""Names in a config.json of settings of [encoder], where they are others, in all layouts."""
 
 
 def masked_class(section: EncoderSection) -> str:
@@ -106,10 +130,9 @@ def section_of(config: Mapping[str, Any]) -> tuple[EncoderSection, int, int]:
     Raises:
         ConfigError: the model is of another kind, or has a part that ours does not; it is named.
     """
-    kind = config.get("model_type")
-    if kind not in KINDS:
-        raise ConfigError(f"model_type = {kind!r}: the encoders known are {', '.join(KINDS)}")
-    full = KINDS[kind].from_dict(dict(config))
+    full = _read(config)
+    kind = full.model_type
+    names_of_classes = full.architectures if isinstance(full.architectures, list) else []
     modern = kind == "modernbert"
     wanted: dict[str, Any] = {"hidden_activation" if modern else "hidden_act": "gelu"}
     if modern:
@@ -128,13 +151,10 @@ def section_of(config: Mapping[str, Any]) -> tuple[EncoderSection, int, int]:
         "initializer_std": full.initializer_range,
     }
     if modern:
-        rotary = full.rope_parameters["full_attention"]
-        if rotary["rope_type"] != "default":
-            raise ConfigError(f"rope_type = {rotary['rope_type']!r}: this encoder has 'default'")
         values |= {
             "norm": "pre",
             "positions": "rotary",
-            "rotary_base": rotary["rope_theta"],
+            "rotary_base": _rotary_base(full),
             "feed_forward": "geglu",
             "biases": full.norm_bias,
             "segments": 0,
@@ -146,9 +166,76 @@ def section_of(config: Mapping[str, Any]) -> tuple[EncoderSection, int, int]:
         values |= {
             "first_position": 2 if kind == "xlm-roberta" else 0,
             "segments": full.type_vocab_size,
-            "next_sentence": "BertForPreTraining" in (full.architectures or []),
+            "next_sentence": "BertForPreTraining" in names_of_classes,
             "norm_epsilon": full.layer_norm_eps,
             "dropout": full.hidden_dropout_prob,
             "attention_dropout": full.attention_probs_dropout_prob,
         }
-    return EncoderSection.model_validate(values), full.vocab_size, longest_input(full)
+    length = longest_input(full)
+    if length < 1:
+        raise ConfigError(
+            f"max_position_embeddings = {full.max_position_embeddings}: room for no token"
+        )
+    if modern:
+        names = {"norm_epsilon": "norm_eps", "dropout": "embedding_dropout"}
+    else:
+        names = {
+            "norm_epsilon": "layer_norm_eps",
+            "dropout": "hidden_dropout_prob",
+            "attention_dropout": "attention_probs_dropout_prob",
+        }
+    return _section(values, THEIR_NAMES | names), full.vocab_size, length
+
+
+def _read(config: Any) -> PreTrainedConfig:
+    """A config.json as transformers reads it, after looking at what sizes are computed with."""
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"need an object, not {config!r}")
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ConfigError(f"model_type = {kind!r}: the encoders known are {', '.join(KINDS)}")
+    for name, least in WHOLE_NUMBERS.items():
+        if name == "pad_token_id" and kind != "xlm-roberta":
+            continue  # nothing is computed with it
+        if name in config and not _is_whole(config[name], least):
+            raise ConfigError(f"{name} = {config[name]!r}: need a whole number from {least} on")
+    try:
+        full = KINDS[kind].from_dict(dict(config))
+    except Exception as error:  # of transformers' own kinds
+        raise ConfigError(
+            f"transformers does not take it: {' '.join(str(error).split())}"
+        ) from None
+    return full
+
+
+def _rotary_base(full: PreTrainedConfig) -> float:
+    try:
+        rotary = dict(full.rope_parameters["full_attention"])
+        turn, base = rotary["rope_type"], rotary["rope_theta"]
+    except (KeyError, TypeError, ValueError):
+        raise ConfigError(
+            f"rope_parameters = {full.rope_parameters!r}: need rope_type and rope_theta of "
+            "full_attention"
+        ) from None
+    if turn != "default":
+        raise ConfigError(f"rope_type = {turn!r}: this encoder has 'default'")
+    return cast(float, base)
+
+
+def _section(values: Mapping[str, Any], names: Mapping[str, str]) -> EncoderSection:
+    """The section of settings that were read; errors have the names of config.json."""
+    try:
+        return EncoderSection.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(
+            "; ".join(
+                f"{names.get(str(one['loc'][0]), one['loc'][0])} = {one['input']!r}: {one['msg']}"
+                if one["loc"]
+                else one["msg"].removeprefix("Value error, ")
+                for one in error.errors(include_url=False)
+            )
+        ) from None
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -21,7 +21,7 @@ def is_run_name(text: str) -> bool:
 def is_folder(text: str) -> bool:
     """Whether a setting that takes a run (NAME), a checkpoint (NAME@STEP, RUN/UNIT@STEP) or a
     folder names a folder: it has a slash in it."""
-    return "/" in text and re.fullmatch(r"[^@/]+/[^@/]+@\d+", text) is None
+    return "/" in text and re.fullmatch(r"[^@/]+/[^@/]+@[0-9]+", text) is None
 
 
 def config_key(run: str) -> str:

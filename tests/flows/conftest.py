@@ -46,3 +46,34 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             del os.environ["RAY_JOB_START_TIMEOUT_SECONDS"]
         else:
             os.environ["RAY_JOB_START_TIMEOUT_SECONDS"] = before
+
+
+@pytest.fixture(scope="session")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A store with the run "tiny", which has not come to training."""
+    from pipelines.core.store import Store
+    from tests.model.tiny import build, tiny_config
+
+    store = Store(str(tmp_path_factory.mktemp("untrained")))
+    build(store, tiny_config())
+    return store
+
+
+@pytest.fixture(scope="session")
+def whole(untrained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole Hugging Face folder of two layers, to be read only."""
+    import torch
+
+    from model.config import EncoderSection
+    from model.encoder import Encoder
+    from model.export import export_masked_model
+    from model.heads import MaskedLanguageModel
+    from model.plan import RunInputs
+
+    torch.manual_seed(3)
+    section = EncoderSection(layers=2, hidden_size=32, heads=2, feed_forward_size=64)
+    vocabulary = RunInputs(untrained, "tiny").vocabulary
+    path = tmp_path_factory.mktemp("whole")
+    model = MaskedLanguageModel(Encoder(section, vocabulary.rows, 24))
+    export_masked_model(path, model, vocabulary, "card")
+    return path

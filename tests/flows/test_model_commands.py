@@ -263,12 +263,3 @@ def test_wrong_arguments_are_named(
     done = babelmill("embed", folder, *arguments)
     assert done.exit_code == 2
     assert message in done.stderr
-
-
-def test_a_line_without_text_is_named_and_nothing_is_left(folder: Path, tmp_path: Path) -> None:
-    source = tmp_path / "in.jsonl"
-    source.write_text('{"text": "wa"}\n{"title": "ki"}\n', encoding="utf-8")
-    done = babelmill("embed", folder, "--input", source, "-o", tmp_path / "out.jsonl")
-    assert done.exit_code == 2
-    assert "in.jsonl, line 2" in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,6 +98,47 @@ def test_a_wrong_argument_is_named(arguments: tuple[str, ...], message: str) -> 
     assert message in done.stderr
 
 
+@pytest.mark.parametrize("price", ["inf", "nan", "1e308", "-1"])
+def test_a_price_that_is_none_is_refused(price: str) -> None:
+    for more in ((), ("--json",)):
+        done = run("--preset", "xlmr-large", "--price-per-gpu-hour", price, *more)
+        assert done.exit_code == 2
+        assert "price-per-gpu-hour" in done.stderr
+        assert done.stdout == ""
+    assert run("--preset", "xlmr-large", "--price-per-gpu-hour", "1e9").exit_code == 0
+
+
+@pytest.mark.parametrize("setting", ["layers", "hidden_size", "feed_forward_size"])
+def test_an_encoder_that_nobody_can_hold_is_refused_before_anything_is_printed(
+    setting: str,
+) -> None:
+    for value in (16 * 10**11, 16 * 10**40):
+        done = run("--preset", "xlmr-large", "--set", f"encoder.{setting}={value}")
+        assert done.exit_code == 2
+        assert f"{setting} = {value}" in done.stderr
+        assert "a plan has at most 1,000,000,000,000" in done.stderr
+        assert done.stdout == ""
+
+
+def test_workers_that_gpus_overrules_are_said(tmp_path: Path) -> None:
+    asked = ["--preset", "xlmr-large", "--gpus", "8", "--json"]
+    quiet = run(*asked, "--set", "cluster.num_workers=8", "--set", "cluster.cpus_per_worker=2")
+    assert quiet.exit_code == 0 and quiet.stderr == ""
+    file = tmp_path / "mine.toml"
+    file.write_text("[cluster]\nnum_workers = [1, 4]\n", encoding="utf-8")
+    said = {
+        "cluster.num_workers = 3": ("--set", "cluster.num_workers=3"),
+        "cluster.num_workers = [1, 4]": ("--file", str(file)),
+        "cluster.use_gpu = false": ("--set", "cluster.use_gpu=false"),
+    }
+    for words, given in said.items():
+        done = run(*asked, *given)
+        assert done.exit_code == 0
+        note = f"note: {words} is not used: the plan is for --gpus 8, one worker each\n"
+        assert done.stderr == note
+        assert json.loads(done.stdout) == json.loads(quiet.stdout)
+
+
 def test_it_imports_neither_torch_nor_ray() -> None:
     import subprocess
     import sys
@@ -113,8 +155,6 @@ def test_it_imports_neither_torch_nor_ray() -> None:
 
 
 def test_the_table_in_the_readme_is_what_the_plan_says() -> None:
-    from pathlib import Path
-
     text = (Path(__file__).resolve().parents[2] / "model/README.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if "k / " in line]
     assert len(rows) == 5

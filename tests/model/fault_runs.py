@@ -1,7 +1,7 @@
 """Tiny trainings that are disturbed, and the one that is not.
 
 A run is built once, and each test trains in a copy of its store. What an undisturbed training gives
-comes from gloo workers without Ray, in a few seconds.
+comes from gloo workers without Ray, in a few seconds. Both are made once for all tests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ from tests.model.tiny import build, tiny_config, write_config
 from tests.model.workers import run_in_workers
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS, INTERVAL, BATCH = 240, 12, 16
+STEPS, INTERVAL, BATCH = 200, 20, 24
 ENCODER = {"hidden_size": 128, "heads": 4, "feed_forward_size": 512}
-"""A step takes about 30 milliseconds, so training lasts longer than it takes to disturb it."""
+"""A step takes about 45 milliseconds or more, so that there is a second between two checkpoints,
+and training lasts longer than it takes to disturb it."""
 TRAINING = {
     "steps": STEPS,
     "sequences_per_step": BATCH,
@@ -44,11 +46,22 @@ PATIENCE = 300.0
 FINAL = ("log", "evaluations", "usage")
 
 
-def build_run(folder: Path) -> Store:
-    """A store with a run that is ready for pretraining."""
-    store = Store(str(folder))
+@cache
+def built_run(base: Path) -> Store:
+    """A store below that folder with a run that is ready for pretraining; read only."""
+    store = Store(str(base / "fault-runs" / "built"))
     build(store, tiny_config(pretraining=TRAINING, encoder=ENCODER, cluster={"num_workers": 2}))
     return store
+
+
+@cache
+def undisturbed(base: Path) -> dict[str, Any]:
+    """The record of a training of the same job in two workers without Ray; read only."""
+    store = copy_of(built_run(base), base / "fault-runs" / "undisturbed")
+    run_in_workers(2, _train, store.url)
+    found, _ = checkpoint.latest_complete(store, "plain")
+    assert found is not None
+    return found.training
 
 
 def copy_of(built: Store, folder: Path, **sections: Mapping[str, Any]) -> Store:
@@ -64,14 +77,6 @@ def copy_of(built: Store, folder: Path, **sections: Mapping[str, Any]) -> Store:
 def _train(worker: Worker, url: str) -> None:
     store = Store(url)
     pretrain(pretraining_job(RunInputs(store, "tiny")), store, "plain", worker, Path(url) / "cache")
-
-
-def undisturbed(store: Store, workers: int) -> dict[str, Any]:
-    """The record of a training of the same job without Ray."""
-    run_in_workers(workers, _train, store.url)
-    found, _ = checkpoint.latest_complete(store, "plain")
-    assert found is not None
-    return found.training
 
 
 class Driver:
@@ -149,6 +154,41 @@ def resumed_at(output: str) -> list[int]:
     return [int(step) for step in re.findall(r"\[pretrain\] (\d+) of \d+ steps already", output)]
 
 
+def steps_in(lines: Iterable[str]) -> list[tuple[int, float]]:
+    """The steps that were logged, with the loss that was shown."""
+    found = (re.search(r"\[pretrain\] step (\d+)/\d+ \| loss ([\d.]+)", line) for line in lines)
+    return [(int(match[1]), float(match[2])) for match in found if match]
+
+
+def logged(output: str) -> list[list[tuple[int, float]]]:
+    """`steps_in` of each group of workers in what a driver printed."""
+    return [steps_in(part.splitlines()) for part in output.split("steps already finished")]
+
+
+def check_lost(
+    before: list[tuple[int, float]],
+    again: list[tuple[int, float]],
+    expected: Mapping[str, Any],
+    intervals: int = 1,
+) -> None:
+    """Training went on right after its last checkpoint, as trained as it was, and no more steps
+    than those of an interval are done again.
+
+    Args:
+        before: steps that were logged before the fault.
+        again: steps that were logged after it.
+        intervals: 2 where a checkpoint may still have been on its way when the fault came.
+    """
+    last, (first, loss) = before[-1][0], again[0]
+    resumed = first - 1
+    assert resumed in range(INTERVAL, STEPS, INTERVAL), "a checkpoint's step"
+    assert last - resumed <= intervals * INTERVAL, f"from {last} back to {resumed}"
+    assert [step for step, _ in again] == list(range(first, first + len(again)))
+    log = expected["log"]
+    assert abs(loss - log[first - 1]["loss"]) <= 0.0051  # two digits are shown
+    assert log[first - 1]["loss"] < log[0]["loss"] - 0.1, "no longer that of a new model"
+
+
 def check_same(store: Store, expected: Mapping[str, Any], *, exactly: bool = True) -> None:
     """The finished training is the undisturbed one, step by step."""
     found = metrics(store)
@@ -171,3 +211,25 @@ def workers_of() -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
     return found
+
+
+class Group:
+    """Two workers and the files they write to, found before the fault, so that it comes at once."""
+
+    def __init__(self, driver: Driver) -> None:
+        driver.wait_until(lambda: len(workers_of()) == 2)
+        self.workers = workers_of()
+        paths = {Path(file.path) for one in self.workers for file in one.open_files()}
+        self._paths = [p for p in paths if p.name.startswith("worker-") and p.suffix == ".out"]
+
+    def logged(self) -> list[tuple[int, float]]:
+        """`steps_in` of what they have written so far; a driver has not shown all of it yet."""
+        return steps_in(line for path in self._paths for line in path.read_text().splitlines())
+
+
+def wait_until_no_worker_is_left() -> None:
+    """Return when they are gone, at the latest with the patience of a test."""
+    deadline = time.monotonic() + PATIENCE
+    while workers_of():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

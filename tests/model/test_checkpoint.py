@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from model.checkpoint import (
     CheckpointDamaged,
@@ -17,6 +19,7 @@ from model.checkpoint import (
     save,
     step_key,
     steps_present,
+    whole_checkpoints,
 )
 from model.checkpoint_files import TRAINING
 from model.checkpoint_files import step_key as folder_of
@@ -215,3 +218,80 @@ def test_workers_agree_on_what_all_of_them_can_load(store: Store, tmp_path: Path
         assert first == second
         assert first[0] == step and bool(first[1]) == bool(word)
         assert all(word in reason for reason in first[1])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_manifest_that_lacks_a_file_is_passed_over(store: Store, name: str) -> None:
+    """It parses, and all that it names is there."""
+    path = Path(store.path(f"{step_key(FOLDER, 30)}/manifest.json"))
+    manifest = json.loads(path.read_text())
+    manifest["files"] = [file for file in manifest["files"] if file["name"] != name]
+    path.write_text(json.dumps(manifest))
+    found, passed_over = agreed(store, FOLDER, Worker(), resumable=True)
+    assert same(found, made(20))
+    [reason] = passed_over
+    said = "names no file of the optimizer" if "optimizer" in name else f"does not name {name}"
+    assert reason.endswith(f"step-00000030/manifest.json: {said}")
+
+
+def test_a_folder_in_place_of_a_manifest_is_passed_over_and_written_over(store: Store) -> None:
+    path = Path(store.path(f"{step_key(FOLDER, 30)}/manifest.json"))
+    path.unlink()
+    path.mkdir()
+    for _ in range(2):
+        found, passed_over = latest_complete(store, FOLDER)
+        assert same(found, made(20))
+        assert passed_over == [f"{step_key(FOLDER, 30)}/manifest.json: is a folder"]
+        assert sorted(whole_checkpoints(store, FOLDER)) == [10, 20]
+        (path / "file").touch()
+    save(store, FOLDER, made(30))
+    found, passed_over = latest_complete(store, FOLDER)
+    assert same(found, made(30)) and passed_over == []
+
+
+def test_a_failed_attempt_gives_its_room_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that gets full: half of a file is there."""
+    before = store.keys(FOLDER)
+
+    def full(tensors: dict[str, torch.Tensor], path: Path) -> None:
+        save_file(tensors, path)
+        if path.name == "optimizer.safetensors":
+            path.write_bytes(path.read_bytes()[:20])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("model.checkpoint_files.save_file", full)
+    for step in (30, 40):  # also beside a whole one of the same step
+        with pytest.raises(OSError, match="No space left"):
+            save(store, FOLDER, made(step))
+        assert store.keys(FOLDER) == before
+    found, passed_over = latest_complete(store, FOLDER)
+    assert same(found, made(30)) and passed_over == []
+
+
+def test_an_attempt_that_counts_is_never_removed(store: Store) -> None:
+    """The store took the manifest, and its answer was lost."""
+
+    class Forgetful(Store):
+        def publish_bytes(self, key: str, content: bytes) -> None:
+            super().publish_bytes(key, content)
+            raise TimeoutError("no answer")
+
+    with pytest.raises(TimeoutError):
+        save(Forgetful(store.url), FOLDER, made(40))
+    found, _ = latest_complete(store, FOLDER)
+    assert same(found, made(40))
+
+
+def test_an_attempt_of_which_nobody_can_tell_stays(store: Store) -> None:
+    class Silent(Store):
+        def publish_bytes(self, key: str, content: bytes) -> None:
+            raise TimeoutError("no answer")
+
+        def read_bytes(self, key: str, sha256: str | None = None) -> bytes:
+            raise TimeoutError("no answer")
+
+    with pytest.raises(TimeoutError):
+        save(Silent(store.url), FOLDER, made(40))
+    assert len([key for key in store.keys(FOLDER) if "step-00000040" in key]) == 3

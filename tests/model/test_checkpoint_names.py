@@ -48,6 +48,10 @@ def test_it_is_loaded(runs: Store) -> None:
         ("base", "need RUN@STEP, such as demo@1000$"),
         ("base@", "need RUN@STEP, such as demo@1000$"),
         ("base@ten", "need RUN@STEP, such as demo@1000$"),
+        ("base@\u0661\u0660", "need RUN@STEP, such as demo@1000$"),  # 10, in Arabic digits
+        ("base@\uff11\uff10", "need RUN@STEP, such as demo@1000$"),  # 10, full width
+        ("base@10\n", "need RUN@STEP, such as demo@1000$"),
+        ("base@" + "1" * 5000, "need RUN@STEP, such as demo@1000$"),
         ("../base@10", "need RUN@STEP, such as demo@1000$"),
     ],
 )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from model.checkpoint import (
     step_key,
     steps_present,
 )
+from model.checkpoint_attempt import Content, write_shard
 from model.checkpoint_copy import HostCopy
 from model.distributed import Worker
 from pipelines.core.store import Store
@@ -173,6 +175,31 @@ def test_one_lost_checkpoint_does_not_end_training(
     found, _ = latest_complete(store, FOLDER)
     assert same(found, made(50))
     assert steps_present(store, FOLDER) == [10, 30, 50]
+
+
+def test_a_full_disk_gets_its_room_back_before_the_loss_is_noted(
+    store: Store, writer_of: Make, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with writer_of(store) as writer:
+        give(writer, made(10))
+        writer.wait()
+        whole, left = store.keys(FOLDER), []
+
+        def full(tensors: dict[str, torch.Tensor], path: Path) -> None:
+            save_file(tensors, path)
+            if path.name.startswith("optimizer"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("model.checkpoint_files.save_file", full)
+        monkeypatch.setattr(writer, "_say", lambda text: left.append((text, store.keys(FOLDER))))
+        give(writer, made(20))
+        with pytest.raises(CheckpointLost, match="No space left"):
+            writer.wait()
+        [(text, keys)] = left
+        assert "step 20 lost: OSError" in text and keys == whole
+        with pytest.raises(OSError, match="No space left"):
+            write_shard(store, FOLDER, Content(30, "a", {}, made(30).optimizer, b""), Worker(1, 2))
+        assert not any("optimizer-" in key for key in store.keys(FOLDER)), "of another worker"
 
 
 def test_the_second_lost_one_in_a_row_ends_training(tmp_path: Path, writer_of: Make) -> None:

@@ -1,15 +1,15 @@
 """Faults, with real Ray Train workers on a cluster of local nodes.
 
 Workers that hang or die, drivers that are stopped, killed or started twice, nodes that are taken
-away, a store that fails one request in ten. In each, training goes on from its last checkpoint, and
-ends where an undisturbed one does.
+away, a store that fails one request in ten. Each time training goes on from its last checkpoint,
+and in the end it is where an undisturbed one is. To save starts, faults follow each other in one
+training where they can.
 """
 
 from __future__ import annotations
 
 import re
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,11 +25,15 @@ from tests.model.fault_runs import (
     INTERVAL,
     STEPS,
     Driver,
-    build_run,
+    Group,
+    built_run,
+    check_lost,
     check_same,
     copy_of,
+    logged,
     resumed_at,
     undisturbed,
+    wait_until_no_worker_is_left,
     whole_steps,
     workers_of,
 )
@@ -37,17 +41,17 @@ from tests.model.ray_nodes import Nodes, ray_nodes
 from tests.object_store import s3_server
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
-TWO = {"num_workers": 2, "max_worker_failures": 1, "worker_timeout_seconds": 6}
+TWO = {"num_workers": 2, "max_worker_failures": 2, "worker_timeout_seconds": 6}
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return build_run(tmp_path_factory.mktemp("built") / "store")
+    return built_run(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="module")
-def expected(built: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return undisturbed(copy_of(built, tmp_path_factory.mktemp("expected") / "store"), 2)
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return undisturbed(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="module")
@@ -72,62 +76,69 @@ def nodes(failures: Counter[str]) -> Iterator[Nodes]:
         yield cluster
 
 
-def test_a_hung_worker_then_a_stopped_driver(
+def test_a_lost_node_then_a_hung_worker_then_a_killed_driver_then_a_stopped_one(
     built: Store, expected: dict[str, Any], nodes: Nodes, tmp_path: Path
 ) -> None:
     store = copy_of(built, tmp_path / "store", cluster=TWO)
     driver = Driver(store, nodes.address)
-    driver.wait_for_step(2 * INTERVAL)
-    hung = workers_of()[1]
-    hung.send_signal(signal.SIGSTOP)
-    driver.wait_until(lambda: len(resumed_at(driver.output)) == 1)
-    [again] = resumed_at(driver.output)
-    before = re.findall(r"step (\d+)/", driver.output.split("already finished")[0])
-    assert again <= int(before[-1]) <= again + INTERVAL, "at most one interval is done again"
-    assert not psutil.pid_exists(hung.pid)
+    group = Group(driver)
+    driver.wait_for_step(INTERVAL)
+    before = group.logged()
+    nodes.lose(nodes.workers[1])
+    driver.wait_for("waiting for more")
+    nodes.add()
+    driver.wait_until(lambda: len(logged(driver.output)) == 2)
+    group = Group(driver)
 
-    driver.wait_for_step(again + INTERVAL)
+    driver.wait_for_step(2 * INTERVAL)
+    hung = group.workers[1]
+    hung.send_signal(signal.SIGSTOP)
+    seen, before = before, group.logged()
+    check_lost(seen, before, expected)
+    refused = Driver(store, nodes.address).finish(1)
+    assert re.search(rf"process {driver.process.pid} on \S+ has been training this", refused)
+    assert "steps to do" not in refused
+    check_metrics(driver, nodes)
+    driver.wait_until(lambda: len(logged(driver.output)) == 3)
+    assert not psutil.pid_exists(hung.pid)
+    group = Group(driver)
+
+    driver.wait_for_step(3 * INTERVAL)
+    driver.process.send_signal(signal.SIGKILL)
+    seen, before = before, group.logged()
+    check_lost(seen, before, expected)
+    driver.finish(-signal.SIGKILL)
+    wait_until_no_worker_is_left()
+    last = whole_steps(store)[-1]
+
+    driver = Driver(store, nodes.address)
+    group = Group(driver)
+    driver.wait_until(lambda: bool(group.logged()))
     driver.process.send_signal(signal.SIGTERM)
     output = driver.finish(143)
+    assert resumed_at(output) == [last]
+    check_lost(before, group.logged(), expected)
     [step] = map(int, re.findall(r"stopped at step (\d+), saved \(signal SIGTERM\); run", output))
-    assert again < step < STEPS, output
-    assert whole_steps(store)[-1] == step
-    assert step % INTERVAL, "saved because it was asked to, not because it was time"
+    assert last < step < STEPS, output
+    assert whole_steps(store)[-1] == step == group.logged()[-1][0]
     wait_until_no_worker_is_left()
 
     output = Driver(store, nodes.address).finish()
     assert resumed_at(output) == [step]
+    assert logged(output)[1][0][0] == step + 1
     check_same(store, expected)
 
 
-def test_a_killed_driver_leaves_no_worker_and_a_second_one_is_refused(
-    built: Store, expected: dict[str, Any], nodes: Nodes, tmp_path: Path
-) -> None:
-    store = copy_of(built, tmp_path / "store", cluster=TWO)
-    driver = Driver(store, nodes.address)
-    driver.wait_for_step(INTERVAL)
-    refused = Driver(store, nodes.address).finish(1)
-    assert re.search(rf"process {driver.process.pid} on \S+ has been training this", refused)
-    assert "steps to do" not in refused
-
-    driver.process.send_signal(signal.SIGKILL)
-    driver.finish(-signal.SIGKILL)
-    last = whole_steps(store)[-1]
-    assert INTERVAL <= last < STEPS
-    wait_until_no_worker_is_left()
-
-    driver = Driver(store, nodes.address)
+def check_metrics(driver: Driver, nodes: Nodes) -> None:
+    """The nodes give Prometheus what the loop measures."""
     driver.wait_until(lambda: bool(nodes.metrics("ray_babelmill_loss{")))
-    [loss] = nodes.metrics("ray_babelmill_loss{")
-    assert 'run="tiny"' in loss
-    assert 0 < float(loss.split()[-1]) < 6
+    for loss in nodes.metrics("ray_babelmill_loss{"):
+        assert 'run="tiny"' in loss
+        assert 0 < float(loss.split()[-1]) < 6
     assert {
         re.search(r'kind="(\w+)"', line)[1]  # type: ignore[index]
         for line in nodes.metrics("ray_babelmill_tokens_per_second{")
     } == {"real", "padded", "masked"}
-    output = driver.finish()
-    assert resumed_at(output) == [last]
-    check_same(store, expected)
 
 
 def test_a_store_that_fails_one_request_in_ten_and_a_killed_worker(
@@ -139,11 +150,13 @@ def test_a_store_that_fails_one_request_in_ten_and_a_killed_worker(
         store.publish_file(Path(local.path(key.lstrip("/"))), key.lstrip("/"))
     failed = failures.copy()
     driver = Driver(store, nodes.address)
+    group = Group(driver)
     driver.wait_for_step(INTERVAL)
-    workers_of()[1].send_signal(signal.SIGKILL)
+    group.workers[1].send_signal(signal.SIGKILL)
+    before = group.logged()
     output = driver.finish()
-    [again] = resumed_at(output)
-    assert INTERVAL <= again < STEPS
+    # A slow store may not have taken the last checkpoint yet, and the one before it counts.
+    check_lost(before, logged(output)[1], expected, intervals=2)
     assert all(failures[kind] - failed[kind] > 2 for kind in FAILURES), failures
     check_same(store, expected)
 
@@ -163,10 +176,10 @@ def test_an_error_that_would_come_again_uses_up_no_restart(
     assert "cluster.max_worker_failures" not in output
 
 
-def test_nodes_that_are_taken_away(
+def test_a_node_that_is_taken_away_with_notice(
     built: Store, expected: dict[str, Any], nodes: Nodes, tmp_path: Path
 ) -> None:
-    """A drained node: two workers become one. Then nodes come, and one is lost without a word."""
+    """A drained node: it saves, and two workers become one."""
     elastic = {**TWO, "num_workers": (1, 2), "max_worker_failures": 0, "pending_timeout_seconds": 8}
     store = copy_of(
         built,
@@ -186,23 +199,3 @@ def test_nodes_that_are_taken_away(
     output = driver.finish()
     assert resumed_at(output) == [saved]
     check_same(store, expected, exactly=False)
-
-    store = copy_of(built, tmp_path / "lost", cluster=TWO)
-    third = nodes.add()
-    driver = Driver(store, nodes.address)
-    driver.wait_for_step(INTERVAL)
-    nodes.lose(third)
-    driver.wait_for("waiting for more")
-    nodes.add()
-    output = driver.finish()
-    [again] = resumed_at(output)
-    before = re.findall(r"step (\d+)/", output.split("already finished")[0])
-    assert again <= int(before[-1]) <= again + INTERVAL
-    check_same(store, expected)
-
-
-def wait_until_no_worker_is_left() -> None:
-    deadline = time.monotonic() + 10
-    while workers_of():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

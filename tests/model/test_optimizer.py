@@ -98,6 +98,34 @@ def test_state_of_another_model_is_refused() -> None:
         load_optimizer_tensors(model, optimizer, cut)
 
 
+@pytest.mark.parametrize("lacking", ["bias/step", "bias/exp_avg_sq", "dense.weight/exp_avg"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_state_that_is_missing_is_named(lacking: str, workers: int) -> None:
+    """Also of a whole parameter: it would go on from zeros in silence."""
+    model = model_of()
+    tensors = optimizer_tensors(model, build_optimizer(model, SETTINGS, Worker()))
+    loaders = [build_optimizer(model, SHARDED, Worker(rank, workers)) for rank in range(workers)]
+
+    def refusals(given: dict[str, torch.Tensor]) -> list[str]:
+        errors = []
+        for optimizer in loaders:
+            try:
+                load_optimizer_tensors(model, optimizer, given)
+            except KeyError as error:
+                errors.append(str(error))
+        return errors
+
+    assert refusals(tensors) == []
+    name, _, key = lacking.rpartition("/")
+    cut = {full: tensor for full, tensor in tensors.items() if full != lacking}
+    assert any(f"no {key} of {name}, only [" in error for error in refusals(cut))
+    cut = {full: tensor for full, tensor in tensors.items() if not full.startswith(f"{name}/")}
+    assert any(f"no step of {name}, only nothing" in error for error in refusals(cut))
+    assert len(refusals({})) == workers, "no state at all"
+    more = tensors | {f"{name}/max_exp_avg_sq": torch.zeros(ROWS)}
+    assert any(f"'max_exp_avg_sq' of {name}: AdamW keeps" in error for error in refusals(more))
+
+
 @settings(max_examples=60, deadline=None)
 @given(sizes=st.lists(st.integers(1, 100_000), min_size=1, max_size=12), workers=st.integers(1, 9))
 def test_shares_cover_everything_once_and_are_even(sizes: list[int], workers: int) -> None:

@@ -20,6 +20,7 @@ from pipelines.core.config import ConfigError
 from pipelines.core.shards import Attempt, Step, Unit, run_step
 from pipelines.core.store import Store
 
+from .checkpoints import made
 from .tiny import build, tiny_config, write_config
 
 OLD, NEW, OTHER = "runs/old/checkpoints/0123", "runs/new/checkpoints/4567", "runs/new/checkpoints/9"
@@ -155,7 +156,23 @@ def test_a_named_checkpoint_that_is_there_stands_above_the_record(
     train(old, job, NEW, tmp_path)
     found, _ = checkpoint.latest_complete(old, OLD)
     assert found is not None
+    said = {"made_with": found.training["made_with"]}
     old.delete(checkpoint.step_key(OLD, 2))
-    checkpoint.save(old, OLD, checkpoint.Checkpoint(2, found.model, found.optimizer, {}))
+    checkpoint.save(old, OLD, checkpoint.Checkpoint(2, found.model, found.optimizer, said))
     other = planned(old, resume_from="old@2")
     assert other.resume is not None and other.resume != job.resume
+
+
+def test_a_checkpoint_after_the_last_step_is_another_trainings(
+    store: Store, tmp_path: Path
+) -> None:
+    build(store, tiny_config(run={"name": "new"}, pretraining=RECIPE))
+    job = pretraining_job(RunInputs(store, "new"))
+    checkpoint.save(store, NEW, made(6))
+    check_resume(job, store, NEW)
+    checkpoint.save(store, NEW, made(60))
+    said = r"has a checkpoint of step 60, and this training ends at step 6: .*step-00000060"
+    with pytest.raises(ConfigError, match=said):
+        check_resume(job, store, NEW)
+    with pytest.raises(ConfigError, match=said):
+        pretrain(job, store, NEW, Worker(), tmp_path / "cache")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ import pytest
 
 from model import checkpoint
 from model.config import PretrainingSection
+from model.find_resume import resume_point
+from model.made_with import made_with
 from model.plan import (
     RunInputs,
     finetuning_units,
     pretraining_binding,
     pretraining_job,
-    resume_point,
 )
 from model.pretraining_job import PretrainingJob
 from pipelines.core.config import ConfigError, merge
@@ -165,18 +167,30 @@ def settings(**values: Any) -> PretrainingSection:
     return PretrainingSection.model_validate({"steps": 20, "warmup_steps": 1, **values})
 
 
+def job_made_with(store: Store) -> dict[str, Any]:
+    job = pretraining_job(RunInputs(store, "tiny"))
+    return made_with(job.encoder, job.length, job.vocabulary_sha256)
+
+
+def of(own: dict[str, Any], step: int, size: int = 6) -> checkpoint.Checkpoint:
+    """A checkpoint that says what it was made with."""
+    found = made(step, size)
+    return replace(found, training={**found.training, "made_with": own})
+
+
 def test_what_is_resumed_binds_by_its_content(tiny: Store, tmp_path: Path) -> None:
-    checkpoint.save(tiny, UNIT, made(8))
     plain, _ = binding(tiny)
+    own = job_made_with(tiny)
+    checkpoint.save(tiny, UNIT, of(own, 8))
     first, _ = binding(tiny, pretraining={"resume_from": "old@8"})
     assert first != plain and first["pretraining"]["resume_from"] == "old/0123@8"
     assert first["resume"]["step"] == 8
     assert "model.safetensors" in first["resume"]["files"]
     again, _ = binding(tiny, pretraining={"resume_from": "old/0123@8"})
     assert again == first, "however it is named"
-    checkpoint.save(tiny, UNIT, made(8))
+    checkpoint.save(tiny, UNIT, of(own, 8))
     assert binding(tiny, pretraining={"resume_from": "old@8"})[0] == first, "written again"
-    checkpoint.save(tiny, UNIT, made(8, size=7))
+    checkpoint.save(tiny, UNIT, of(own, 8, size=7))
     assert binding(tiny, pretraining={"resume_from": "old@8"})[0] != first, "with other content"
 
 
@@ -188,13 +202,13 @@ def test_c44_a_checkpoint_that_is_not_there_is_an_error(store: Store) -> None:
         ("old", r"need RUN@STEP"),
     ):
         with pytest.raises(ConfigError, match=message):
-            resume_point(store, settings(resume_from=name), 24)
-    assert resume_point(store, settings(), 24) is None
+            resume_point(store, settings(resume_from=name), 24, {})
+    assert resume_point(store, settings(), 24, {}) is None
 
 
 def test_a_checkpoint_from_after_the_end_is_refused(store: Store) -> None:
-    checkpoint.save(store, UNIT, made(20))
+    checkpoint.save(store, UNIT, of({}, 20))
     with pytest.raises(ConfigError, match="is at step 20, and training ends at step 20"):
-        resume_point(store, settings(resume_from="old@20"), 24)
-    found = resume_point(store, settings(resume_from="old@20", steps=21), 24)
+        resume_point(store, settings(resume_from="old@20"), 24, {})
+    found = resume_point(store, settings(resume_from="old@20", steps=21), 24, {})
     assert found is not None and (found.name, found.step) == ("old/0123@20", 20)

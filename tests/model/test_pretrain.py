@@ -234,6 +234,21 @@ def test_a_step_can_be_passed_over(
     assert [row["step"] for row in found.training["evaluations"]] == [0, 5, 10, 12]
 
 
+@pytest.mark.parametrize("skipped", [[12], [9, 10, 11, 12]])
+def test_the_last_update_is_in_the_log_though_the_last_step_is_none(
+    tiny: Store, tmp_path: Path, straight: checkpoint.Checkpoint, skipped: list[int]
+) -> None:
+    """The result names its loss; a run that is killed after it finds the line in its record."""
+    change = {"skip_steps": skipped, "log_every_steps": 100, "evaluate_every_steps": 12}
+    job, folder = job_of(tiny, pretraining=change), f"{FOLDER}-skip-last-{len(skipped)}"
+    found = run(tiny, job, folder, tmp_path)
+    [line] = found.training["log"]
+    assert line == straight.training["log"][skipped[0] - 2]
+    if len(skipped) > 1:
+        tiny.delete(checkpoint.step_key(folder, 12))
+        same(run(tiny, job, folder, tmp_path), found)
+
+
 class Losing(Store):
     """Takes no manifest of step 4."""
 

@@ -9,29 +9,32 @@ from pathlib import Path
 import pytest
 
 from model.plan import RunInputs
-from model.run_train import main
+from model.run_train import main, run_train
 from pipelines.core.manifest import read_json, read_stage
 from pipelines.core.store import Store
 from tests.model.fault_runs import (
     BATCH,
     INTERVAL,
+    ROOT,
     STEPS,
     Driver,
-    build_run,
+    Group,
+    built_run,
+    check_lost,
     check_same,
     copy_of,
+    logged,
     metrics,
     resumed_at,
     undisturbed,
-    workers_of,
 )
 
-TWO_WORKERS = {"num_workers": 2, "max_worker_failures": 2}
+TWO_WORKERS = {"num_workers": 2, "max_worker_failures": 1}
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return build_run(tmp_path_factory.mktemp("built") / "store")
+    return built_run(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture
@@ -44,31 +47,39 @@ def address(local_ray: None) -> str:
 @pytest.mark.ray
 @pytest.mark.timeout(900)
 def test_the_stages_run_and_a_killed_worker_changes_nothing(
-    built: Store, tmp_path: Path, address: str
+    built: Store,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    address: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    expected = undisturbed(copy_of(built, tmp_path / "expected", cluster=TWO_WORKERS), 2)
+    """Case C44 c: after the restart the first step is 21, not 1, with the loss of step 21."""
+    expected = undisturbed(tmp_path_factory.getbasetemp())
     store = copy_of(built, tmp_path / "killed", cluster=TWO_WORKERS)
     driver = Driver(store, address)
-    driver.wait_for_step(INTERVAL)
-    workers = workers_of()
-    assert len(workers) == 2
-    workers[1].send_signal(signal.SIGKILL)
+    group = Group(driver)
+    driver.wait_for_step(20)
+    group.workers[1].send_signal(signal.SIGKILL)
+    before = group.logged()
     output = driver.finish()
 
-    [again] = resumed_at(output)
-    assert INTERVAL <= again < STEPS
+    assert INTERVAL == 20 and before[-1][0] in range(20, 40)
+    assert resumed_at(output) == [20]
+    again = logged(output)[1]
+    assert again[0][0] == 21
+    check_lost(before, again, expected)
     check_same(store, expected)
     assert sum(use["draws"] for use in metrics(store)["usage"]) == STEPS * BATCH
     check_measured_apart(store)
 
-    Driver(store, address, "export").finish()
+    run_train("export", store, "tiny")
     Driver(store, address, "finetune").finish()
     [scores] = read_stage(store, "tiny", "finetune").outputs_of(part="scores")
     table = read_json(store, scores)
     judged = sum(row["count"] for row in table["test"]["per_language"].values())
     assert judged == table["counts"]["test"] > 0
-    again_output = Driver(store, address, "finetune").finish()
-    assert "1/1 task already finished" in again_output
+    run_train("finetune", store, "tiny")
+    assert "1/1 task already finished" in capsys.readouterr().out
 
 
 def check_measured_apart(store: Store) -> None:
@@ -86,6 +97,7 @@ def check_measured_apart(store: Store) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.timeout(900)
 def test_a_loss_that_is_no_number_ends_at_once_and_names_the_step(
     built: Store, tmp_path: Path, address: str
 ) -> None:
@@ -96,7 +108,8 @@ def test_a_loss_that_is_no_number_ends_at_once_and_names_the_step(
     assert re.search(r"error: .*pretrain: TrainingFailed: step \d+: loss nan", output, re.DOTALL)
     assert "pretraining.learning_rate" in output
     assert output.count(f"{STEPS} steps to do") == 1  # no restart: it would only fail again
-    assert "Traceback" not in output
+    # Ray's own threads write tracebacks where the machine is slow; none may be of our code.
+    assert f'File "{ROOT}/model/' not in output
 
 
 @pytest.mark.parametrize("name", ["nobody@20", "tiny@20"], ids=["no such run", "no checkpoint"])

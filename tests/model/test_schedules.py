@@ -124,6 +124,7 @@ def test_steps_that_are_none_are_refused() -> None:
             {"schedule": "trapezoid", "decay_share": 0.7},
             r"warmup_steps = 4 .*320 of 960 tokens, and with pretraining\.decay_share = 0\.7 .*288",
         ),
+        ({"skip_steps": [*range(1, 13)]}, r"skip_steps: all 12 steps are passed over; leave one"),
         ({"skip_steps": [3, 13]}, r"skip_steps: \[13\]; the training has 12 steps"),
         ({"steps": 10**12, "warmup_steps": 0}, r"draw 8,000,000,000,000 sequences; at most"),
     ],
@@ -137,6 +138,7 @@ def test_a_schedule_that_just_fits_is_taken() -> None:
     check_schedule(section(steps=5), LENGTH)
     check_schedule(section(schedule="trapezoid", decay_share=2 / 3), LENGTH)
     check_schedule(section(skip_steps=[1, 12]), LENGTH)
+    check_schedule(section(skip_steps=[*range(2, 13)]), LENGTH)
 
 
 def test_a_run_with_such_a_schedule_is_refused_before_anything_starts() -> None:

@@ -61,3 +61,16 @@ def test_it_is_the_median_of_the_last_hundred_at_any_place(losses: list[float]) 
         judge.judge(step, loss)
     assert len(notes) == wanted
     assert kept == losses[-WINDOW:], "all that a restart needs"
+
+
+def test_a_median_of_nothing_divides_nothing() -> None:
+    losses = [0.0] * 20
+    judge, notes = watch(losses)
+    assert judge.judge(20, 0.0) is None and notes == []
+    assert judge.judge(21, 0.5) is None
+    [note] = notes
+    assert note.startswith("step 22: loss 0.5000 is above the median of the last 21 steps (0.0000")
+    judge, _ = watch([0.0] * 20, on_spike="stop")
+    assert "above the median" in str(judge.judge(20, 1e-300))
+    judge, notes = watch([5e-324] * 20)
+    assert judge.judge(20, 1e300) is None and "inf times" in notes[0]

@@ -463,7 +463,7 @@ def test_a_bin_file_is_read_as_data_only(copy: tuple[Store, Path, MaskedLanguage
     (folder / "model.safetensors").unlink()
     torch.save({"x": print}, folder / "pytorch_model.bin")
     job = xlmr_job(store, folder)
-    with pytest.raises(ConfigError, match=r"pytorch_model\.bin holds other things than tensors"):
+    with pytest.raises(ConfigError, match=r"pytorch_model\.bin is .* holds other things"):
         started(job, store)
 
 

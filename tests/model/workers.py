@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,12 +17,24 @@ import torch.multiprocessing as mp
 from model.distributed import Worker
 
 PATIENCE = timedelta(seconds=120)
+IMPATIENT = timedelta(seconds=6)
 
 
-def _enter(rank: int, world_size: int, meeting: str, work: Callable[..., None], args: Any) -> None:
+def _enter(
+    rank: int,
+    world_size: int,
+    meeting: str,
+    work: Callable[..., None],
+    args: Any,
+    patience: timedelta = PATIENCE,
+) -> None:
     torch.set_num_threads(1)
+    # One may have begun much later than another: a short patience is for what comes after.
+    Path(f"{meeting}-{rank}").touch()
+    while not all(Path(f"{meeting}-{other}").exists() for other in range(world_size)):
+        time.sleep(0.05)
     torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size, timeout=PATIENCE
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size, timeout=patience
     )
     try:
         work(Worker(rank, world_size), *args)
@@ -34,11 +47,16 @@ def _enter(rank: int, world_size: int, meeting: str, work: Callable[..., None], 
     os._exit(0)
 
 
-def run_in_workers(world_size: int, work: Callable[..., None], *args: Any) -> None:
-    """Call `work(worker, *args)` in each of `world_size` processes; an error in one is raised."""
+def run_in_workers(
+    world_size: int, work: Callable[..., None], *args: Any, patience: timedelta = PATIENCE
+) -> None:
+    """Call `work(worker, *args)` in each of `world_size` processes; an error in one is raised.
+
+    With a patience of IMPATIENT no worker may keep the others waiting in a collective.
+    """
     with tempfile.TemporaryDirectory() as folder:
         meeting = str(Path(folder) / "meeting")
-        mp.spawn(_enter, (world_size, meeting, work, args), nprocs=world_size)
+        mp.spawn(_enter, (world_size, meeting, work, args, patience), nprocs=world_size)
 
 
 def _enter_to_fail(*args: Any) -> None:
