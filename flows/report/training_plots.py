@@ -45,7 +45,7 @@ def curves_svg(metrics: Metrics) -> str:
         for axes, tag in zip(grid.flat, tags, strict=False):
             _curve(panel(axes), metrics, tag)
         figure.supxlabel("step (optimizer updates)", fontsize=9)
-        figure.supylabel("loss (nats per masked token)", fontsize=9)
+        figure.supylabel("nats per masked token" if lines > 2 else "nats", fontsize=9)
         return to_svg(figure, "curves", "Held-out loss of each language over steps")
 
 
