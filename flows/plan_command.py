@@ -245,6 +245,7 @@ def as_record(plan: Plan) -> dict[str, Any]:
         "tokens": cost.tokens,
         "flops": cost.flops,
         "tokens_per_second": cost.tokens_per_second,
+        "busy_share": cost.busy_share,
         "seconds_per_step": plan.config.pretraining.sequences_per_step
         * length
         / cost.tokens_per_second,

@@ -22,12 +22,13 @@ def rows_of(plan: Plan, record: Mapping[str, Any]) -> Iterator[Row]:
     )
     yield from _phases(record)
     yield from _memory(plan, record)
-    speed = record["tokens_per_second"]
+    speed, busy = record["tokens_per_second"], record["busy_share"]
+    waiting = "" if busy > 0.995 else f"; {busy:.0%} busy, the rest waits: uneven micro-batches"
     yield (
         "tokens per second",
         f"{speed:,.0f}",
         f"{speed / plan.gpus:,.0f} a GPU: {plan.mfu:.0%} of "
-        f"{plan.gpu.bf16_flops / 1e12:,.1f} TFLOP/s (bf16, dense, {plan.gpu.name})",
+        f"{plan.gpu.bf16_flops / 1e12:,.1f} TFLOP/s (bf16, dense, {plan.gpu.name}){waiting}",
     )
     pretraining = plan.config.pretraining
     yield (

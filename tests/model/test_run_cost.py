@@ -53,6 +53,18 @@ def test_time_adds_up_over_phases() -> None:
     assert found.seconds == pytest.approx(tokens * (0.25 * short + 0.75 * full) / (0.4 * 989.4e12))
 
 
+def test_gpus_wait_for_the_one_with_most_micro_batches() -> None:
+    """8,192 sequences in micro-batches of 16 are 512: 2 on the busiest of 300 GPUs."""
+    settings = PretrainingSection(
+        steps=10, sequences_per_step=8192, sequences_per_micro_batch=16, warmup_steps=1
+    )
+    even = cost(settings, [Rate(1.0, 0.15)], gpus=256)
+    uneven = cost(settings, [Rate(1.0, 0.15)], gpus=300)
+    assert even.busy_share == 1.0
+    assert uneven.busy_share == 512 / 600
+    assert uneven.seconds == pytest.approx(even.seconds)
+
+
 def test_a_budget_of_tokens_is_met() -> None:
     settings = PretrainingSection(tokens=10**9, warmup_tokens=10, sequences_per_step=64)
     assert 10**9 <= cost(settings, [Rate(1.0, 0.15)]).tokens < 10**9 + 64 * 512
