@@ -15,7 +15,7 @@ from model.checkpoint import (
     step_key,
     steps_present,
 )
-from model.checkpoint_files import publish_manifest, write_file
+from model.checkpoint_files import MODEL, TRAINING, publish_manifest, write_file
 from pipelines.core.store import Store
 from tests.model.checkpoints import FOLDER, file_of, made, same
 
@@ -24,7 +24,8 @@ def save_with(store: Store, step: int, loss: float | None, attempt: str = "a") -
     def fill(path: Path) -> None:
         path.write_text(f"{step}")
 
-    files = [write_file(store, f"{step_key(FOLDER, step)}/{attempt}/model.safetensors", fill)]
+    folder = f"{step_key(FOLDER, step)}/{attempt}"
+    files = [write_file(store, f"{folder}/{name}", fill) for name in (MODEL, TRAINING)]
     publish_manifest(store, FOLDER, step, attempt, files, held_out_loss=loss)
 
 
