@@ -170,8 +170,8 @@ def test_a_training_compiles_nothing_after_its_beginning(
     plain_batches = TrainingData.micro_batches
     monkeypatch.setattr(TrainingData, "micro_batches", micro_batches)
     monkeypatch.setattr(loop, "compile_ahead", ahead)
-    monkeypatch.setattr(torch._dynamo.config, "error_on_recompile", False)
-    loop.pretrain(job, store, "runs/tiny/checkpoints/compiled", Worker(), tmp_path / "cache")
+    with torch._dynamo.config.patch(error_on_recompile=False):  # and put back after the loop
+        loop.pretrain(job, store, "runs/tiny/checkpoints/compiled", Worker(), tmp_path / "cache")
     assert graphs == [counters["stats"]["unique_graphs"]]
     # Two lengths with a gradient and one without; with padding and without.
     assert graphs == [6]
