@@ -22,7 +22,7 @@ def babelmill(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[st
 
 
 WRONG = [
-    (["--preset", "demmo"], r"preset = 'demmo': no such preset; known: demo, wiki"),
+    (["--preset", "demmo"], r"preset = 'demmo': no such preset; known: bert-base, demo, mod"),
     (["--file", "no-such.toml"], r"no-such\.toml: no such configuration file"),
     (["--set", "pretraning.steps=9"], r"pretraning: no such setting; did you mean 'pretrain"),
     (["--set", "balance.alfa=1"], r"balance\.alfa: no such setting; did you mean 'alpha'"),
@@ -39,7 +39,7 @@ WRONG = [
     (["--set", "sources.0.server=no/such/folder"], r"sources\.0 .*no such file"),
     (["--set", "finetuning.0.label_pattern=abc"], r"label_pattern = 'abc': put the label"),
     (["--set", "packing.length=64"], r"finetuning\.topic\.max_tokens = 128"),
-    (["--set", "pretraining.sequences_per_step=7"], r"sequences_per_step = 7 is not a mult"),
+    (["--set", "pretraining.sequences_per_step=7"], r"a step of 7 sequences has only 1 micro-b"),
     (["--set", "run.languages=['xx']"], r"run\.languages: 'xx' is not a language"),
     (["--set", "extraction.max_page_bytes=1e30"], r"max_page_bytes = 1e\+30"),
     (["--set", f"extraction.max_page_bytes={10**22}"], r"max_page_bytes = 10{22}: .*less"),

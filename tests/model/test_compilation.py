@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ def fresh() -> Iterator[None]:
     counters.clear()
     yield
     torch._dynamo.reset()
+    # Not left to `patch`: after a training in the block, its value has been seen to stay.
+    torch._dynamo.config.error_on_recompile = False
 
 
 def model_of(**settings: object) -> MaskedLanguageModel:
@@ -160,7 +163,7 @@ def test_a_training_compiles_nothing_after_its_beginning(
     def ahead(*arguments: Any) -> None:
         compile_ahead(*arguments)
         graphs.append(counters["stats"]["unique_graphs"])
-        torch._dynamo.config.error_on_recompile = True
+        stack.enter_context(torch._dynamo.config.patch(error_on_recompile=True))
 
     def micro_batches(self: TrainingData, step: int, worker: Worker) -> list[Batch]:
         made = plain_batches(self, step, worker)
@@ -170,7 +173,7 @@ def test_a_training_compiles_nothing_after_its_beginning(
     plain_batches = TrainingData.micro_batches
     monkeypatch.setattr(TrainingData, "micro_batches", micro_batches)
     monkeypatch.setattr(loop, "compile_ahead", ahead)
-    with torch._dynamo.config.patch(error_on_recompile=False):  # and put back after the loop
+    with ExitStack() as stack:  # the compiler's setting is put back after the loop
         loop.pretrain(job, store, "runs/tiny/checkpoints/compiled", Worker(), tmp_path / "cache")
     assert graphs == [counters["stats"]["unique_graphs"]]
     # Two lengths with a gradient and one without; with padding and without.
