@@ -15,7 +15,6 @@ from model.checkpoint_files import (
     MANIFEST,
     MODEL,
     OPTIMIZER,
-    STEP_FOLDER,
     Checkpoint,
     CheckpointDamaged,
     CheckpointManifest,
@@ -33,7 +32,7 @@ from model.checkpoint_files import (
 )
 from model.checkpoint_names import find_named, is_checkpoint_name, named, run_checkpoints
 from model.checkpoint_reading import read_files
-from model.checkpoint_upkeep import Tidied, delete_older, whole_checkpoints
+from model.checkpoint_upkeep import Tidied, by_step, delete_older, whole_checkpoints
 from model.checkpoint_writer import CheckpointLost, CheckpointWriter, Saved
 from model.distributed import Worker
 from pipelines.core.store import Store
@@ -103,8 +102,7 @@ def load(store: Store, key: str, *, optimizer: Wanted = True) -> Checkpoint:
 
 def steps_present(store: Store, folder: str) -> list[int]:
     """Steps of which anything is there, whole or not, in ascending order."""
-    found = {STEP_FOLDER.search(key) for key in store.keys(folder)}
-    return sorted({int(match.group(1)) for match in found if match})
+    return sorted(by_step(store.sizes(folder)))
 
 
 def latest_complete(
@@ -184,8 +182,7 @@ def _newest(
     """The newest checkpoint before step `below` that has all its files, by their sizes."""
     reasons: list[str] = []
     sizes = store.sizes(folder)
-    matches = {STEP_FOLDER.search(key) for key in sizes}
-    for step in sorted({int(match.group(1)) for match in matches if match}, reverse=True):
+    for step in sorted(by_step(sizes), reverse=True):
         if below is not None and step >= below:
             continue
         key = step_key(folder, step)

@@ -40,7 +40,7 @@ class Tidied:
 def whole_checkpoints(store: Store, folder: str) -> dict[int, CheckpointManifest]:
     """The checkpoints of a folder that have all their files, by step; files are not read."""
     sizes = store.sizes(folder)
-    return _whole(store, folder, sizes, _by_step(sizes))
+    return _whole(store, folder, sizes, by_step(sizes))
 
 
 def delete_older(store: Store, folder: str, *, keep: int, newest: int) -> Tidied:
@@ -58,7 +58,7 @@ def delete_older(store: Store, folder: str, *, keep: int, newest: int) -> Tidied
     """
     done = Tidied()
     sizes = store.sizes(folder)
-    files = {step: found for step, found in _by_step(sizes).items() if step <= newest}
+    files = {step: found for step, found in by_step(sizes).items() if step <= newest}
     whole = _whole(store, folder, sizes, files)
     if newest not in whole:
         return done
@@ -113,7 +113,7 @@ def _best(whole: Mapping[int, CheckpointManifest]) -> list[int]:
     return [min(losses, key=lambda step: (losses[step], -step))] if losses else []
 
 
-def _by_step(sizes: Mapping[str, int]) -> dict[int, dict[str, int]]:
+def by_step(sizes: Mapping[str, int]) -> dict[int, dict[str, int]]:
     """Bytes by name below the step's folder, by step."""
     files: dict[int, dict[str, int]] = defaultdict(dict)
     for key, size in sizes.items():

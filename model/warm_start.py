@@ -22,7 +22,7 @@ from model.hugging_face.names import NamesMismatch, from_hugging_face
 from model.start_point import SETTING, StartPoint, identified
 from pipelines.core.config import ConfigError
 from pipelines.core.foreign import foreign_vocabulary
-from pipelines.core.manifest import sha256_of
+from pipelines.core.manifest import FileRef, sha256_of
 from pipelines.core.store import Store, damaged
 from pipelines.core.vocabulary import open_vocabulary
 
@@ -145,10 +145,8 @@ def read_weights(start: StartPoint, store: Store, where: str) -> Tensors:
     place = store if start.folder is None else Store(start.folder)
     tensors: Tensors = {}
     for file in start.weights:
-        if start.folder is not None and identified(place, file.path) != file:
-            raise ConfigError(
-                f"{where}: {file.path} is not what it was when the run was planned: start again"
-            )
+        if start.folder is not None:
+            _check_unchanged(place, file, where)
         with place.on_disk(file.path) as path:
             if start.folder is None and sha256_of(path) != file.checksum:
                 raise damaged(file.path, "its bytes are not those that were written")
@@ -156,6 +154,13 @@ def read_weights(start: StartPoint, store: Store, where: str) -> Tensors:
             # Copied out of the file's memory map, for a copy from a server is about to go.
             tensors |= {name: tensor.clone() for name, tensor in part.items()}
     return tensors
+
+
+def _check_unchanged(place: Store, file: FileRef, where: str) -> None:
+    if identified(place, file.path) != file:
+        raise ConfigError(
+            f"{where}: {file.path} is not what it was when the run was planned: start again"
+        )
 
 
 def read_tensors(path: Path, where: str) -> Tensors:
@@ -198,10 +203,7 @@ def _old_vocabulary(start: StartPoint, store: Store, where: str) -> tuple[AnyVoc
         return vocabulary, np.arange(vocabulary.rows)
     place = Store(start.folder)
     for file in start.vocabulary.values():
-        if identified(place, file.path) != file:
-            raise ConfigError(
-                f"{where}: {file.path} is not what it was when the run was planned: start again"
-            )
+        _check_unchanged(place, file, where)
     found = foreign_vocabulary(place.read_many(start.vocabulary))
     return found.vocabulary, found.rows
 

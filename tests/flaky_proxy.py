@@ -10,7 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import urlsplit
+
+import fsspec
+import pytest
+
+from pipelines.core.store import Store
+from tests.object_store import s3_server
 
 FAILURES = ("slow_down", "internal_error", "no_answer", "cut_answer")
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "expect"}
@@ -133,3 +140,25 @@ def flaky_proxy(server: str, fail_each: int = 10) -> Iterator[tuple[str, Counter
         finally:
             proxy.shutdown()
             thread.join()
+
+
+@contextmanager
+def flaky_store(folder: Path) -> Iterator[tuple[Store, Counter[str]]]:
+    """A store on a real S3-compatible server behind the proxy, found through the environment.
+
+    Args:
+        folder: of the server's files; not there yet.
+
+    Yields:
+        The store, and the counts of `flaky_proxy`.
+    """
+    with (
+        s3_server(folder) as environment,
+        flaky_proxy(environment["AWS_ENDPOINT_URL"]) as (address, done),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in {**environment, "AWS_ENDPOINT_URL": address}.items():
+            patch.setenv(name, value)
+        fsspec.filesystem("s3").clear_instance_cache()
+        yield Store("s3://corpora/flaky"), done
+    fsspec.filesystem("s3").clear_instance_cache()

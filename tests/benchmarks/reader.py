@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tests.benchmarks.hf_rows import tokenizer_and_rows
 from tests.benchmarks.machine import on_one_core
 
 ROWS = 250_002
@@ -175,29 +176,11 @@ def our_speeds(folder: Path, length: int) -> dict[str, Any]:
 
 
 def peer_speed(folder: Path, length: int) -> float:
-    """`datasets` on the same Parquet, random order, masks by the collator, no loader process.
-
-    The mask of special tokens is given as a column, as run_mlm.py stores it; finding it by the
-    tokenizer would take longer.
-    """
+    """`datasets` on the same Parquet, random order, masks by the collator, no loader process."""
     import torch
-    from datasets import load_dataset
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
+    from transformers import DataCollatorForLanguageModeling
 
-    names = ["<s>", "<pad>", "</s>", "<unk>", *(f"w{i}" for i in range(ROWS - 5)), "<mask>"]
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel({n: i for i, n in enumerate(names)}, "<unk>")),
-        pad_token="<pad>",
-        mask_token="<mask>",
-        unk_token="<unk>",
-    )
-    files = [str(path) for path in sorted((folder / "store").rglob("*.parquet"))]
-    rows = load_dataset("parquet", data_files=files, split="train")
-    rows = rows.select_columns(["tokens"]).rename_column("tokens", "input_ids")
-    special = [1, *[0] * (length - 2), 1]
-    rows = rows.add_column("special_tokens_mask", [special] * len(rows))
+    tokenizer, rows = tokenizer_and_rows(folder, ROWS, length)
     collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     loader = torch.utils.data.DataLoader(rows, MICRO, shuffle=True, collate_fn=collator)
     batches = iter(loader)

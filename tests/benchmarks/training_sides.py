@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.hf_rows import tokenizer_and_rows
 from tests.benchmarks.step_sides import (
     HEADS,
     INNER,
@@ -84,28 +85,14 @@ def ours(folder: Path, precision: str, steps: int) -> list[float]:
 
 def theirs(folder: Path, precision: str, steps: int) -> list[float]:
     """Seconds of each step."""
-    from datasets import load_dataset
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
     from transformers import (
         DataCollatorForLanguageModeling,
-        PreTrainedTokenizerFast,
         Trainer,
         TrainerCallback,
         TrainingArguments,
     )
 
-    names = ["<s>", "<pad>", "</s>", "<unk>", *(f"w{i}" for i in range(ROWS - 5)), "<mask>"]
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel({n: i for i, n in enumerate(names)}, "<unk>")),
-        pad_token="<pad>",
-        mask_token="<mask>",
-        unk_token="<unk>",
-    )
-    files = [str(path) for path in sorted((folder / "store").rglob("*.parquet"))]
-    rows = load_dataset("parquet", data_files=files, split="train")
-    rows = rows.select_columns(["tokens"]).rename_column("tokens", "input_ids")
-    rows = rows.add_column("special_tokens_mask", [[1, *[0] * (LENGTH - 2), 1]] * len(rows))
+    tokenizer, rows = tokenizer_and_rows(folder, ROWS, LENGTH)
     ends = []
 
     class Clock(TrainerCallback):  # type: ignore[misc]

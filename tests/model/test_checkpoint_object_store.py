@@ -26,26 +26,18 @@ from model.checkpoint import (
 from model.distributed import Worker
 from model.notices import StopNotice, request
 from pipelines.core.store import Store
-from tests.flaky_proxy import FAILURES, flaky_proxy
+from tests.flaky_proxy import FAILURES, flaky_store
 from tests.model.checkpoints import made, same
 from tests.model.test_checkpoint_shards import shard, whole_state
 from tests.model.test_notices import until
 from tests.model.workers import run_in_workers
-from tests.object_store import free_ports, s3_server
+from tests.object_store import free_ports
 
 
 @pytest.fixture(scope="module")
 def flaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Counter[str]]]:
-    with (
-        s3_server(tmp_path_factory.mktemp("s3") / "server") as environment,
-        flaky_proxy(environment["AWS_ENDPOINT_URL"]) as (address, done),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        for name, value in {**environment, "AWS_ENDPOINT_URL": address}.items():
-            patch.setenv(name, value)
-        fsspec.filesystem("s3").clear_instance_cache()
-        yield Store("s3://corpora/flaky"), done
-    fsspec.filesystem("s3").clear_instance_cache()
+    with flaky_store(tmp_path_factory.mktemp("s3") / "server") as found:
+        yield found
 
 
 def _sharded(worker: Worker, url: str, folder: str) -> None:

@@ -6,28 +6,18 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import fsspec
 import pyarrow as pa
 import pytest
 
 from pipelines.core.attempt import Attempt
 from pipelines.core.store import Store, may_pass
-from tests.flaky_proxy import FAILURES, flaky_proxy
-from tests.object_store import s3_server
+from tests.flaky_proxy import FAILURES, flaky_store
 
 
 @pytest.fixture(scope="module")
 def flaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Counter[str]]]:
-    with (
-        s3_server(tmp_path_factory.mktemp("s3") / "server") as environment,
-        flaky_proxy(environment["AWS_ENDPOINT_URL"]) as (address, done),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        for name, value in {**environment, "AWS_ENDPOINT_URL": address}.items():
-            patch.setenv(name, value)
-        fsspec.filesystem("s3").clear_instance_cache()
-        yield Store("s3://corpora/flaky"), done
-    fsspec.filesystem("s3").clear_instance_cache()
+    with flaky_store(tmp_path_factory.mktemp("s3") / "server") as found:
+        yield found
 
 
 def test_every_operation_gets_through_and_no_byte_is_wrong(
