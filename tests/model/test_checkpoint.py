@@ -3,6 +3,8 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ from model.checkpoint_files import TRAINING
 from model.checkpoint_files import step_key as folder_of
 from model.distributed import Worker
 from pipelines.core.manifest import sha256_of
-from pipelines.core.store import Store
+from pipelines.core.store import Store, local_file
 from tests.model.checkpoints import FOLDER, file_of, made, same
 from tests.model.workers import run_in_workers
 
@@ -179,15 +181,23 @@ def test_a_result_without_optimizer_has_no_file_for_it(tmp_path: Path) -> None:
 
 
 class OwnView(Store):
-    """A store on which one worker finds the newest checkpoint damaged, or cannot read at all."""
+    """A store on which one worker finds the newest checkpoint damaged, or cannot read at all.
 
-    def on_disk(self, key: str):  # type: ignore[no-untyped-def]
-        if "step-00000030" in key and key.endswith("model.safetensors"):
-            if self.__dict__["trouble"] == "damage":
-                Path(self.path(key)).write_bytes(b"")
-            else:
-                raise ConnectionError("gone")
-        return super().on_disk(key)
+    The file itself stays whole: the other worker has it mapped into memory.
+    """
+
+    @contextmanager
+    def on_disk(self, key: str) -> Iterator[Path]:
+        troubled = "step-00000030" in key and key.endswith("model.safetensors")
+        if troubled and self.__dict__["trouble"] == "gone":
+            raise ConnectionError("gone")
+        if troubled:
+            with local_file() as damaged:
+                damaged.write_bytes(b"")
+                yield damaged
+            return
+        with super().on_disk(key) as path:
+            yield path
 
 
 TROUBLES = {"none": (30, ""), "damage": (20, "model.safetensors: not"), "gone": (-1, "worker 1: C")}
