@@ -16,7 +16,7 @@ from model import checkpoint
 from model.config import ClusterSection
 from model.failures import DriverStopped, TrainingFailed
 from model.notices import StopNotice, TrainingStopped, request
-from model.ray_train import connect, shortage, start_trainer
+from model.ray_train import connect, needs, shortage, start_trainer
 from model.run_lease import RunLease
 from pipelines.core.config import ConfigError
 from pipelines.core.shards import Attempt
@@ -56,6 +56,8 @@ def train(
             "run": run,
             "use_gpu": cluster.use_gpu,
             "cpus_per_worker": cluster.cpus_per_worker,
+            "needs": needs(cluster),
+            "most_workers": cluster.most_workers,
         }
         with (
             StopNotice() as notice,

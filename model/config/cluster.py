@@ -24,6 +24,9 @@ class ClusterSection(Config):
     worker_timeout_seconds: PositiveInt = 600
     """Longest that workers wait for one of them in a step; it then counts as hung and lost. Reading
     and writing files is not limited by it."""
+    resize_seconds: PositiveInt = 60
+    """With a range of workers: between two looks whether there is room for more of them. They all
+    start again then, from a checkpoint that is saved as soon as a node comes."""
     grace_seconds: PositiveInt = 60
     """When told to stop (a signal, a node that drains), time to save before the end."""
     pending_timeout_seconds: PositiveInt = 300

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +198,38 @@ def test_a_node_that_is_taken_away_with_notice(
     assert 0 < saved < STEPS, "saved because the node will go"
     driver.wait_until(lambda: len(workers_of()) < 2)  # Ray ends the group when the time is over
     nodes.lose(second)
+    output = driver.finish()
+    assert resumed_at(output) == [saved]
+    check_same(store, expected, exactly=False)
+
+
+def test_a_node_that_comes(
+    built: Store, expected: dict[str, Any], nodes: Nodes, tmp_path: Path
+) -> None:
+    """One worker becomes two, and goes on from where it was when the node came."""
+    while len(nodes.workers) > 1:
+        nodes.lose(nodes.workers[-1])
+    elastic = {**TWO, "num_workers": (1, 2), "max_worker_failures": 0, "resize_seconds": 12}
+    store = copy_of(
+        built,
+        tmp_path / "grown",
+        cluster=elastic,
+        pretraining={"checkpoint_every_steps": STEPS, "checkpoint_every_minutes": 0},
+    )
+    driver = Driver(store, nodes.address)
+    driver.wait_for(r"step [1-9]\d*/")
+    nodes.add()
+    driver.wait_until(lambda: bool(whole_steps(store)))
+    [saved] = whole_steps(store)
+    assert 0 < saved < STEPS, "saved because there is room for another worker"
+    [worker] = workers_of()
+    while len(workers_of()) < 2:  # Ray takes its time, which this little training does not last
+        driver.wait_until(lambda: True)
+        with suppress(psutil.NoSuchProcess):
+            worker.suspend()
+            time.sleep(0.4)
+            worker.resume()
+        time.sleep(0.1)
     output = driver.finish()
     assert resumed_at(output) == [saved]
     check_same(store, expected, exactly=False)
