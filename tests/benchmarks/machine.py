@@ -26,6 +26,7 @@ PACKAGES = frozenset(
         "numpy",
         "py3langid",
         "pyarrow",
+        "ray",
         "rensa",
         "resiliparse",
         "sentencex",
