@@ -1,9 +1,9 @@
 """What Ray Train adds: the same training function in workers of Ray Train and of torchrun.
 
 The function, its sinks and its watch for stop notices are those of a real run on both sides, and
-each of two workers is bound to a core of its own after its process group has been set up. Counted is the
-time of day between the ends of steps, from step 5 to the last, so all that happens between two
-steps is in it; the median step of all rounds counts, because cores of a shared machine come and go.
+each of two workers is bound to a core of its own after its process group has been set up. Counted
+is the time of day between the ends of steps, from step 5 to the last, so all that happens between
+two steps is in it; the median step of all rounds counts: cores of a shared machine come and go.
 
 Ray's own processes (a dozen: control store, agents, actors that watch) take their time from
 somewhere. With one worker another core is free for them, which is how a node with more cores than
