@@ -81,11 +81,11 @@ class Embedder:
     @property
     def length(self) -> int:
         """Most tokens of a text, special ones included."""
-        config = self.model.config
-        longest = int(config.max_position_embeddings)
-        if config.model_type in LEARNED_FROM_2:
-            longest -= 2
-        return min(longest, int(self.tokenizer.model_max_length))
+        config, by_tokenizer = self.model.config, int(self.tokenizer.model_max_length)
+        rows: int | None = getattr(config, "max_position_embeddings", None)
+        if rows is None or rows < 1:  # positions relative to each other have no last one
+            return by_tokenizer
+        return min(rows - 2 * (config.model_type in LEARNED_FROM_2), by_tokenizer)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of texts; of a long one its first tokens and the closing special token, counted."""

@@ -63,6 +63,8 @@ class StopNotice:
         """What a person should know: a store that could not be read, a request that is none."""
         self.counters: Counter[str] = Counter()
         """polls/done, polls/failed, requests/unreadable."""
+        self.signal: signal.Signals | None = None
+        """The first that came, if one did."""
         self._stop: str | None = None
         self._saves: deque[str] = deque()
         self._over = threading.Event()
@@ -145,7 +147,9 @@ class StopNotice:
         self.close()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
+        caught = signal.Signals(number)
+        if self.signal is None:
+            self.signal = caught
         if number == signal.SIGINT:
             self._interrupts += 1
             if self._interrupts > 1:
@@ -153,7 +157,7 @@ class StopNotice:
                 signal.signal(number, before if before is not None else signal.SIG_DFL)
                 os.kill(os.getpid(), number)
                 return
-        self.ask("stop", f"signal {name}")
+        self.ask("stop", f"signal {caught.name}")
 
     def _watch(self, store: Store, key: str, seconds: float) -> None:
         last, failing = b"", False

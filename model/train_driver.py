@@ -150,11 +150,9 @@ class Follow:
             raise self._not_saved(self.signal) from None
 
     def _pass_on_a_stop(self) -> None:
-        asked = self._notice.asked()
-        if asked is None:
+        name = self._notice.signal
+        if name is None:
             return
-        _, why = asked
-        name = signal.Signals[why.split()[-1]]
         if self.signal is None:
             self.signal, self._asked_at = name, time.monotonic()
             if self.loop in SAVES:
@@ -168,7 +166,7 @@ class Follow:
             raise DriverStopped(name)
         if not self._told:
             try:
-                request(self.store, self.stop_key, "stop", why)
+                request(self.store, self.stop_key, "stop", f"signal {name.name}")
                 self._told = True
             except Exception as error:  # whatever the store says: the next look tries again
                 say(self.loop, f"the store does not take the word to stop: {error}")

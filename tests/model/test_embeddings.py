@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, XLNetConfig, XLNetModel
 
 from model import embeddings
 from model.config import EncoderSection
@@ -45,6 +46,21 @@ def folder(
     path = tmp_path_factory.mktemp("folder")
     export_masked_model(path, model, vocabulary, "card")
     return path
+
+
+def test_a_model_without_a_last_position_takes_what_its_tokenizer_does(
+    folder: Path, vocabulary: AnyVocabulary, tmp_path: Path
+) -> None:
+    """XLNet's positions are relative: its configuration names no most."""
+    shutil.copytree(folder, tmp_path / "xlnet")
+    config = XLNetConfig(
+        vocab_size=vocabulary.rows, d_model=32, n_layer=1, n_head=2, d_inner=64, dropout=0.0
+    )
+    XLNetModel(config).save_pretrained(tmp_path / "xlnet")
+    embedder = Embedder(tmp_path / "xlnet")
+    assert embedder.length == embedder.tokenizer.model_max_length == 24
+    assert embedder.embed([LONG, "er"]).shape == (2, 32)
+    assert embedder.counters["cut"] == 1
 
 
 def test_padding_is_not_in_the_mean() -> None:

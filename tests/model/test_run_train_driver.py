@@ -89,9 +89,9 @@ def test_after_the_grace_the_driver_leaves_and_says_what_there_is(
     whole = checkpoint.Checkpoint(20, {"a": torch.zeros(2)}, {}, {})
     checkpoint.save(store, FOLDER, whole)
     store.publish_bytes(f"{checkpoint.step_key(FOLDER, 30)}/x/model.safetensors", b"half")
-    notice = StopNotice()
-    notice.ask("stop", "signal SIGINT")
-    with pytest.raises(DriverStopped) as stopped:
+    with StopNotice() as notice, pytest.raises(DriverStopped) as stopped:
+        notice.on_signals()
+        signal.raise_signal(signal.SIGINT)
         follow(store, training, notice, grace_seconds=1)
     assert stopped.value.code == 130
     said = capsys.readouterr().out
@@ -102,9 +102,9 @@ def test_after_the_grace_the_driver_leaves_and_says_what_there_is(
 def test_fine_tuning_is_stopped_at_once(
     store: Store, training: Training, lack: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    notice = StopNotice()
-    notice.ask("stop", "signal SIGTERM")
-    with pytest.raises(DriverStopped) as stopped:
+    with StopNotice() as notice, pytest.raises(DriverStopped) as stopped:
+        notice.on_signals()
+        signal.raise_signal(signal.SIGTERM)
         follow(store, training, notice, loop="finetune")
     assert stopped.value.code == 143
     assert "nothing is saved, run again to begin anew" in capsys.readouterr().out
