@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flows.counts_file import Counts
-from model.sample_order import SHARE_BITS, exact_shares, rounded_counts
-from model.sample_usage import Usage, usage
+from model.data.sample_order import SHARE_BITS, exact_shares, rounded_counts
+from model.data.sample_usage import Usage, usage
 from pipelines.config import BalanceSection
 from pipelines.core.config import ConfigError
 from pipelines.rebalance import LanguageShare, sampling_plan
@@ -73,7 +73,7 @@ def _usage(shares: Sequence[LanguageShare], draws: int) -> dict[str, Usage]:
     """The draws of a plan of just so many samples: each within 2 of q x draws, together exact.
 
     They are less than 1 from the share as the plan has it, and that, a multiple of 2^-40, adds
-    less than draws / 2^40 (see model/sample_plan.py).
+    less than draws / 2^40 (see model/data/sample_plan.py).
     """
     if draws > MOST_DRAWS:
         raise ConfigError(

@@ -117,12 +117,12 @@ def check_starts(config: RunConfig, store: Store) -> None:
 
         check_start(config.vocabulary, store)
     if start is not None:
-        from model.find_start import Wanted, find_start
+        from model.start.find_start import Wanted, find_start
 
         find_start(start, Wanted(store, config.run.name, config.encoder, length, None))
     if pretraining.resume_from is not None:
-        from model.find_resume import resume_point
-        from model.made_with import made_with
+        from model.checkpoint.made_with import made_with
+        from model.start.find_resume import resume_point
 
         own = made_with(config.encoder, length, None)
         resume_point(store, pretraining, length, own, config.run.name)

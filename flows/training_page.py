@@ -49,7 +49,7 @@ def _table(store: Store, record: StageRecord, part: str, kind: type[T]) -> T | N
 
 def kept_checkpoints(store: Store, run: str) -> list[CheckpointRow]:
     """The whole checkpoints of a run, in the order of their steps."""
-    from model.checkpoint_names import run_checkpoints  # heavy
+    from model.checkpoint.names import run_checkpoints  # heavy
 
     found = run_checkpoints(store, run)
     named = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from model.checkpoint_names import named, run_checkpoints
+from model.checkpoint.made_with import KEY, differences, made_with
+from model.checkpoint.names import named, run_checkpoints
 from model.encoder import Encoder
 from model.export import export_masked_model, verify_model, verify_tokenizer
 from model.export_stage import first_of_each_language, sample_rows, sample_texts
 from model.heads import MaskedLanguageModel
-from model.made_with import KEY, differences, made_with
 from model.model_card import model_card
 from model.plan import RunInputs, pretraining_job
 from pipelines.core.config import ConfigError

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from safetensors.torch import load as load_tensors
 
+from model.data.training_data import PretrainingJob
 from model.encoder import Encoder
 from model.export import (
     AnyVocabulary,
@@ -24,7 +25,6 @@ from model.finetune import FinetuningJob
 from model.heads import MaskedLanguageModel, SequenceClassifier
 from model.model_card import model_card
 from model.plan import RunInputs, pretraining_job
-from model.training_data import PretrainingJob
 from pipelines.core.manifest import Output, read_json, read_verified
 from pipelines.core.shards import Attempt, Step, Unit
 from pipelines.core.store import Store

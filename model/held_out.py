@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from model.data.training_data import TrainingData
 from model.distributed import Worker, precision
 from model.heads import MaskedLanguageModel
 from model.metrics import LossSums
-from model.training_data import TrainingData
 from model.update import inputs_of
 
 NAMED = 3

@@ -29,7 +29,7 @@ def model_card(
     """Write README.md of an exported model.
 
     Args:
-        job: the pretraining job (`model.training_data.PretrainingJob`) as plain JSON.
+        job: the pretraining job (`model.data.training_data.PretrainingJob`) as plain JSON.
         vocabulary: the one that the model was trained with.
         vocabulary_from: vocabulary.start_from.
         balance: the table of the balance stage.
@@ -145,7 +145,7 @@ def masking_rule(masking: Mapping[str, Any], mask: str) -> str:
     """The masking rule in words.
 
     Args:
-        masking: `model.training_data.MaskingSettings` as plain JSON.
+        masking: `model.data.training_data.MaskingSettings` as plain JSON.
         mask: name of the mask token.
     """
     kept = 1 - masking["mask_probability"] - masking["random_probability"]

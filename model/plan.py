@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from model.checkpoint.made_with import made_with
 from model.config import ModelConfig
-from model.find_resume import resume_point
-from model.made_with import made_with
 from model.pretraining_job import MaskingSettings, PretrainingJob, SharesPhase
 from model.schedules import check_schedule
+from model.start.find_resume import resume_point
+from model.start.warm_start import start_point
 from model.tasks import check_tasks
-from model.warm_start import start_point
 from pipelines.core.config import ConfigError, validate
 from pipelines.core.manifest import Output, StageRecord, read_json, read_stage
 from pipelines.core.records import MIXED

@@ -15,19 +15,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from model.beginning import begin
-from model.checkpoint_writer import CheckpointWriter
+from model.checkpoint.writer import CheckpointWriter
+from model.data.prefetch import Prefetched
+from model.data.training_data import TrainingData
 from model.distributed import Worker
 from model.held_out import evaluate, mean_loss
 from model.learner import Learner, build_learner, compile_ahead
 from model.notices import StopNotice, TrainingStopped
 from model.optimizer import optimizer_tensors, set_learning_rate
-from model.prefetch import Prefetched
 from model.pretraining_job import PretrainingJob
 from model.schedules import last_update, learning_rate
 from model.spikes import SpikeWatch
+from model.start.beginning import begin
 from model.throughput import Throughput
-from model.training_data import TrainingData
 from model.training_log import Sink, TrainingLog
 from model.update import update
 from model.wishes import Wisher, Wishes

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Literal
 
 from model.config import EncoderSection, EvaluationSection, PretrainingSection
-from model.start_point import StartPoint
+from model.start.start_point import StartPoint
 from model.step_plan import StepPlan, step_plan_of
 from pipelines.core.config import Config
 from pipelines.core.manifest import FileRef

@@ -1,6 +1,6 @@
 """The driver of the model stages: `python -m model.run_train STAGE --store URL --run RUN`.
 
-Training is started here and runs in a group of workers (train_driver.py, ray_train.py). What comes
+Training is started here and runs in a group of workers (model/workers). What comes
 out is written here, and is the same whatever was lost on the way. A signal makes the driver save
 and leave with status 128 + its number; the same command goes on from there.
 """
@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from model import checkpoint
-from model.cache_check import check_cache
 from model.config import ClusterSection
+from model.data.cache_check import check_cache
 from model.export_stage import export_step, export_units, publish_classifier
-from model.failures import TrainingFailed
 from model.finetune import FinetuningJob, scores_json
-from model.origin import check_resume
-from model.plain_output import PlainOutput
 from model.plan import RunInputs, finetuning_units, pretraining_binding, pretraining_job
 from model.pretraining_job import PretrainingJob
+from model.start.origin import check_resume
 from model.tasks import TASKS
+from model.workers.failures import TrainingFailed
+from model.workers.plain_output import PlainOutput
 from pipelines.core.config import merge
 from pipelines.core.driver import drive
 from pipelines.core.manifest import StageRecord, read_stage
@@ -46,8 +46,10 @@ MEASURED = ("speed", "checkpoint_notes")
 def train_on_ray(
     loop: str, job: Mapping[str, Any], attempt: Attempt, run: str, cluster: ClusterSection
 ) -> checkpoint.Checkpoint:
-    """Run a loop in a group of workers; see `model.train_driver.train`."""
-    from model.train_driver import train  # importing Ray takes seconds; export has no need of it
+    """Run a loop in a group of workers; see `model.workers.train_driver.train`."""
+    from model.workers.train_driver import (
+        train,  # importing Ray takes seconds; export has no need of it
+    )
 
     return train(loop, job, attempt, run, cluster)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from model.config.pretraining import PretrainingSection
-from model.sample_order import MOST_SAMPLES
+from model.data.sample_order import MOST_SAMPLES
 from model.step_plan import StepPlan, step_plan_of
 from pipelines.core.config import ConfigError
 

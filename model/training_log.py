@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from model.checkpoint_writer import Saved
+from model.checkpoint.writer import Saved
 from model.held_out import evaluation_line, evaluation_values
 from model.metrics import LossSums
 from model.throughput import Throughput

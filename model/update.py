@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
-from model.batches import Batch
 from model.config import PretrainingSection
+from model.data.batches import Batch
 from model.distributed import Worker, precision, without_sync
 from model.learner import Learner
 from model.spikes import SpikeWatch, ways_on

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from model.sample_plan import Phase, SamplePlan, Samples
-from model.sample_usage import usage_of
+from model.data.sample_plan import Phase, SamplePlan, Samples
+from model.data.sample_usage import usage_of
 from pipelines.rebalance import sampling_plan
 
 SEQUENCES = 10**9

@@ -21,8 +21,8 @@ from tests.benchmarks.machine import Skipped
 if TYPE_CHECKING:
     import torch
 
-    from model.batches import Batch
     from model.config import EncoderSection
+    from model.data.batches import Batch
 
 ROWS, LENGTH, MASKED_SHARE, DOCUMENT = 250_002, 512, 0.15, 170
 """`DOCUMENT`: tokens of a document on average, where documents are apart."""
@@ -153,7 +153,7 @@ def invented_batch(
     """Full rows of ids by Zipf's law; where documents are apart, each begins at a random place."""
     import torch
 
-    from model.batches import Batch
+    from model.data.batches import Batch
 
     ids = np.minimum(rng.zipf(1.2, size=size * length) + 4, rows - 2)
     starts = np.arange(0, size * length, length)

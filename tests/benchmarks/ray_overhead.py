@@ -166,8 +166,8 @@ def on_torchrun(folder: Path, name: str, workers: int) -> None:
     """A worker of torchrun: the function that Ray Train's workers run."""
     import torch
 
-    from model import ray_worker
     from model.distributed import Worker
+    from model.workers import ray_worker
     from pipelines.core.store import Store
 
     torch.distributed.init_process_group("gloo")
@@ -189,10 +189,10 @@ def pin_among(rank: int, workers: int) -> None:
 
 
 def pinned_in_worker(config: dict[str, Any]) -> dict[str, Any]:
-    """What `model.ray_worker` runs in a worker, on a core of its own."""
+    """What `model.workers.ray_worker` runs in a worker, on a core of its own."""
     import ray.train
 
-    from model.ray_worker import in_worker
+    from model.workers.ray_worker import in_worker
 
     context = ray.train.get_context()
     pin_among(context.get_world_rank(), context.get_world_size())
@@ -203,8 +203,8 @@ def on_ray(folder: Path, name: str, workers: int) -> None:
     """Start a Ray of its own, and train in two workers of it."""
     import ray
 
-    from model import ray_train
     from model.config import ClusterSection
+    from model.workers import ray_train
 
     ray.init(
         num_cpus=2,

@@ -148,8 +148,8 @@ def speed(make: Callable[[int], int], steps: int) -> float:
 
 def our_speeds(folder: Path, length: int) -> dict[str, Any]:
     """Stored masks, computed masks, and how fast files are brought to the disk."""
+    from model.data.training_data import PretrainingJob, TrainingData
     from model.distributed import Worker
-    from model.training_data import PretrainingJob, TrainingData
     from pipelines.core.config import merge
 
     store, tree = write_corpus(folder, length, ROWS, TOKENS)
@@ -193,12 +193,12 @@ def peer_speed(folder: Path, length: int) -> float:
 
 def share_of_step(folder: Path) -> dict[str, Any]:
     """What the loader takes of the demo's training step, on one core for both."""
+    from model.data.prefetch import Prefetched
+    from model.data.training_data import TrainingData
     from model.distributed import Worker
     from model.learner import build_learner
     from model.optimizer import set_learning_rate
-    from model.prefetch import Prefetched
     from model.pretraining_job import PretrainingJob
-    from model.training_data import TrainingData
     from model.update import update
     from pipelines.core.config import merge
 

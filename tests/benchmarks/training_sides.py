@@ -46,12 +46,12 @@ def write(folder: Path) -> None:
 
 def ours(folder: Path, precision: str, steps: int) -> list[float]:
     """Seconds of each step."""
+    from model.data.prefetch import Prefetched
+    from model.data.training_data import TrainingData
     from model.distributed import Worker
     from model.learner import build_learner
     from model.optimizer import set_learning_rate
-    from model.prefetch import Prefetched
     from model.pretraining_job import PretrainingJob
-    from model.training_data import TrainingData
     from model.update import update
     from pipelines.core.config import merge
     from pipelines.core.store import Store

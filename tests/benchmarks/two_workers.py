@@ -155,7 +155,7 @@ def measured(folder: Path, name: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    from tests.model.workers import run_in_workers
+    from tests.model.gloo_workers import run_in_workers
 
     root, count, title = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     run_in_workers(count, train, root, title)

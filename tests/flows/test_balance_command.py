@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from flows.cli import app
 from flows.counts_file import read_counts
-from model.sample_plan import Phase, SamplePlan
-from model.sample_usage import usage_of
+from model.data.sample_plan import Phase, SamplePlan
+from model.data.sample_usage import usage_of
 from pipelines.config import BalanceSection
 from pipelines.core.config import ConfigError
 from pipelines.rebalance import balance_table

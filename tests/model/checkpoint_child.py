@@ -12,8 +12,8 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from model import checkpoint_files
 from model.checkpoint import CheckpointWriter
+from model.checkpoint import files as checkpoint_files
 from model.distributed import Worker
 from pipelines.core.store import Store
 from tests.model.checkpoints import FOLDER, made

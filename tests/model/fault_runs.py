@@ -26,8 +26,8 @@ from model.plan import RunInputs, pretraining_job
 from model.pretrain import pretrain
 from pipelines.core.manifest import read_json, read_stage
 from pipelines.core.store import Store
+from tests.model.gloo_workers import run_in_workers
 from tests.model.tiny import build, tiny_config, write_config
-from tests.model.workers import run_in_workers
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS, INTERVAL, BATCH = 200, 20, 24

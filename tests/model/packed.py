@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from model.packed_files import Packing
+from model.data.packed_files import Packing
 from pipelines.core.masking import (
     MaskingRule,
     UnigramSampler,

@@ -15,15 +15,15 @@ from torch._dynamo.utils import counters
 
 from model import attention, checkpoint
 from model import pretrain as loop
-from model.batches import Batch
 from model.compilation import Shape, compile_layers, warm_up
 from model.config import EncoderSection, PretrainingSection
+from model.data.batches import Batch
+from model.data.training_data import TrainingData
 from model.distributed import Worker
 from model.encoder import Encoder
 from model.heads import MaskedLanguageModel
 from model.learner import compile_ahead
 from model.plan import RunInputs, pretraining_job
-from model.training_data import TrainingData
 from model.update import inputs_of
 from pipelines.core.store import Store
 

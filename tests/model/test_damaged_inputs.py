@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import save as tensors_to_bytes
 
 from model.config import ClassificationTask
+from model.data.training_data import TrainingData
 from model.encoder import Encoder
 from model.export_stage import export_step, export_units
 from model.finetune import FinetuningJob, build_classifier
 from model.heads import MaskedLanguageModel
 from model.plan import RunInputs, finetuning_units, pretraining_job
-from model.training_data import TrainingData
 from pipelines.core.shards import Attempt, StageFailed, Step, Unit, run_step
 from pipelines.core.store import DamagedObject, Store
 from tests.damage import flip

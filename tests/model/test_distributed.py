@@ -13,7 +13,7 @@ from model.distributed import Worker, share_of_batch, without_sync
 from model.encoder import Encoder
 from model.heads import MaskedLanguageModel
 
-from .workers import run_in_workers
+from .gloo_workers import run_in_workers
 
 ROWS = 1200
 MASKED = [7, 0, 3, 5, 1]

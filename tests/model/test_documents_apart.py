@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model import boundaries
-from model.batches import Layout, batches_of
 from model.config import PretrainingSection
+from model.data.batches import Layout, batches_of
+from model.data.packed_dataset import PackedSequences
+from model.data.packed_files import FileCache
 from model.encoder import AttentionPath, Encoder
-from model.packed_dataset import PackedSequences
-from model.packed_files import FileCache
 from model.update import inputs_of
 from pipelines.core.store import Store
 from pipelines.core.vocabulary import BOS_ID, EOS_ID, PAD_ID

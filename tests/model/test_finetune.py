@@ -35,9 +35,9 @@ from pipelines.core.hashing import digest
 from pipelines.core.manifest import FileRef
 from pipelines.core.store import Store
 
+from .gloo_workers import run_in_workers
 from .layouts import LAYOUTS, section_of_layout, shaken
 from .tiny import build, tiny_config
-from .workers import run_in_workers
 
 TASK = tiny_config().finetuning[0]
 

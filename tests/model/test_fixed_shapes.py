@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from model.batches import Layout, batches_of
 from model.config import EncoderSection
+from model.data.batches import Layout, batches_of
+from model.data.training_data import TrainingData
 from model.distributed import Worker
 from model.encoder import Encoder
 from model.heads import MaskedLanguageModel
-from model.training_data import TrainingData
 from pipelines.core.store import Store
 
+from .data.test_sample_stream import MANY
+from .data.test_training_data import build, job_of
 from .packed import ROWS, make_row, packing, write
-from .test_sample_stream import MANY
-from .test_training_data import build, job_of
 
 
 def both(store: Store, scratch: Path, **changes: Any) -> tuple[TrainingData, TrainingData]:

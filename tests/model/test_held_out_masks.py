@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from model.batches import Batch, Layout, batches_of
+from model.data.batches import Batch, Layout, batches_of
+from model.data.training_data import TrainingData
 from model.distributed import Worker
 from model.plan import RunInputs, pretraining_job
-from model.training_data import TrainingData
 from pipelines.core.masking import MaskingRule
 from pipelines.core.store import Store
 
+from .data.test_batches import check, reference
+from .data.test_training_data import CORPUS, build, job_of
 from .packed import RULE
-from .test_batches import check, reference
-from .test_training_data import CORPUS, build, job_of
 from .tiny import build as build_run
 from .tiny import tiny_config
 

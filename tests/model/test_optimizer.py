@@ -24,7 +24,7 @@ from model.optimizer import (
 )
 from model.sharded_adamw import ShardedAdamW, pieces_of
 
-from .workers import run_in_workers
+from .gloo_workers import run_in_workers
 
 ROWS = 3001
 SETTINGS = PretrainingSection(steps=10, warmup_steps=0, weight_decay=0.1)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import model.checkpoint
-from model import checkpoint_attempt, distributed, pretrain
+from model import distributed, pretrain
 from model.checkpoint import (
     Checkpoint,
     CheckpointLost,
@@ -23,17 +23,18 @@ from model.checkpoint import (
     latest_complete,
     whole_checkpoints,
 )
-from model.checkpoint_files import MODEL
+from model.checkpoint import attempt as checkpoint_attempt
+from model.checkpoint.files import MODEL
 from model.distributed import Worker
 from model.plan import RunInputs, pretraining_job
 from model.pretraining_job import PretrainingJob
 from pipelines.core.config import merge
 from pipelines.core.store import Store
 
+from .checkpoint.test_checkpoint_shards import shard, whole_state
 from .checkpoints import FOLDER, made, same
-from .test_checkpoint_shards import shard, whole_state
+from .gloo_workers import IMPATIENT, run_in_workers
 from .tiny import build, tiny_config
-from .workers import IMPATIENT, run_in_workers
 
 LONG = IMPATIENT.total_seconds() + 2
 WRITE_FILE = checkpoint_attempt.write_file

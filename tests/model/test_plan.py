@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from model import checkpoint
+from model.checkpoint.made_with import made_with
 from model.config import PretrainingSection
-from model.find_resume import resume_point
-from model.made_with import made_with
 from model.plan import (
     RunInputs,
     finetuning_units,
@@ -19,6 +18,7 @@ from model.plan import (
     pretraining_job,
 )
 from model.pretraining_job import PretrainingJob
+from model.start.find_resume import resume_point
 from pipelines.core.config import ConfigError, merge
 from pipelines.core.shards import Attempt, Step, Unit, run_step
 from pipelines.core.store import Store

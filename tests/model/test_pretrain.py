@@ -17,20 +17,20 @@ import torch
 
 from model import checkpoint, pretrain
 from model.checkpoint import latest_complete
+from model.data.training_data import TrainingData
 from model.distributed import Worker
 from model.held_out import evaluate, mean_loss
 from model.learner import build_learner
 from model.notices import StopNotice, TrainingStopped
 from model.plan import RunInputs, pretraining_job
 from model.pretraining_job import PretrainingJob
-from model.training_data import TrainingData
 from model.update import LossSpikeError, update
 from pipelines.core.config import ConfigError, merge
 from pipelines.core.store import DamagedObject, Store
 
+from .gloo_workers import run_in_workers
 from .packed import damage
 from .tiny import build, tiny_config
-from .workers import run_in_workers
 
 FOLDER = "runs/tiny/checkpoints/unit"
 

@@ -15,17 +15,17 @@ import pytest
 import torch
 
 from model import pretrain
-from model.batches import Batch
 from model.checkpoint import Checkpoint, latest_complete, steps_present
+from model.data.batches import Batch
+from model.data.training_data import TrainingData
 from model.distributed import Worker
 from model.plan import RunInputs, pretraining_job
 from model.pretraining_job import PretrainingJob
-from model.training_data import TrainingData
 from pipelines.core.config import merge
 from pipelines.core.store import Store
 
+from .gloo_workers import exit_codes, run_in_workers
 from .tiny import build, tiny_config
-from .workers import exit_codes, run_in_workers
 
 STEPS, SAVED, KILLED = 20, 10, 13
 Outcome = tuple[Checkpoint, dict[tuple[int, int], Any]]

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from model.batches import Batch
 from model.config import EncoderSection, PretrainingSection
+from model.data.batches import Batch
 from model.distributed import Worker, share_of_batch
 from model.encoder import Encoder
 from model.heads import MaskedLanguageModel
@@ -23,7 +23,7 @@ from model.step_plan import step_plan_of
 from model.update import LossSpikeError, NonFiniteError, StepResult, trained_loss, update
 from model.wishes import Wishes
 
-from .workers import run_in_workers
+from .gloo_workers import run_in_workers
 
 ROWS, LENGTH = 60, 16
 SETTINGS: dict[str, Any] = {"steps": 100, "warmup_steps": 0, "max_gradient_norm": 0.0}

@@ -1,0 +1,1 @@
+"""Packed sequences on the store to the batches of a step."""
