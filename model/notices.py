@@ -99,7 +99,8 @@ class StopNotice:
         """Let SIGTERM and SIGINT (Ctrl-C) ask for a stop, until `close`.
 
         A second Ctrl-C does what it did before: it ends the process. SIGTERM may come as often as
-        it likes, because some schedulers repeat it.
+        it likes, because some schedulers repeat it. A signal that this process was told to ignore
+        (a shell's background job) stays ignored.
 
         Returns:
             Whether signals are caught: Python allows it in the main thread alone.
@@ -107,7 +108,8 @@ class StopNotice:
         if threading.current_thread() is not threading.main_thread():
             return False
         for number in SIGNALS:
-            self._before[number] = signal.signal(number, self._on_signal)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._on_signal)
         return True
 
     def watch(self, store: Store, key: str, seconds: float = 5.0) -> None:

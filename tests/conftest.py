@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from pipelines.core.store import Store
 # How long an example takes says nothing about it: other tests and other people use the machine.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell has its background jobs ignore it, and they their children; some tests send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 

@@ -134,6 +134,19 @@ def test_signals_ask_for_a_stop_and_are_given_back() -> None:
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """A shell has its background jobs ignore Ctrl-C, which is meant for another."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with StopNotice() as notice:
+            assert notice.on_signals()
+            signal.raise_signal(signal.SIGINT)
+            assert notice.asked() is None
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_second_interrupt_does_what_it_did_before() -> None:
     with StopNotice() as notice:
         assert notice.on_signals()
