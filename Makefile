@@ -1,5 +1,5 @@
 # make demo   sets everything up and runs the whole path on the sample
-# make test   sets everything up and runs every test
+# make test   sets everything up and runs every test: first those without Ray and Prefect, side by side
 # make bench  measures against the named peers (an hour; writes tests/benchmarks/results)
 # make check  lint, types, import directions (what .ci/run runs first)
 
@@ -13,7 +13,8 @@ demo: install
 	$(BIN)/babelmill demo
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not ray and not services" --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -m "ray or services"
 
 bench: install .venv-bench/installed
 	BABELMILL_BENCH_PYTHON=$(CURDIR)/.venv-bench/bin/python $(BIN)/python -m tests.benchmarks

@@ -30,7 +30,7 @@ def free_ports(count: int) -> list[int]:
     """Free ports below 50,000: the server's gRPC ports are these plus 10,000."""
     found: list[int] = []
     with ExitStack() as stack:
-        candidate = 21_000 + os.getpid() % 9000
+        candidate = 21_000 + os.getpid() * 89 % 9000  # far from those of the next process
         while len(found) < count:
             candidate += 1
             pair = [stack.enter_context(socket.socket()) for _ in range(2)]
