@@ -114,6 +114,7 @@ def pretrain(
             if last:
                 record |= {"unigram": unigram, "usage": data.usage()}
             if last or wishes or done % settings.checkpoint_every_steps == 0:
+                log.say(*wisher.said(done))
                 save(writer, learner, done, record, held_out)
                 wisher.saved()
             if last or wishes.stop:

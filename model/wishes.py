@@ -40,6 +40,7 @@ class Wisher:
         self._seconds = minutes * 60 if minutes and worker.leads else None
         self._worker, self._notice = worker, notice
         self._why_stop = ""
+        self._why_save = ""
         self.saved()
 
     def now(self) -> Wishes:
@@ -47,12 +48,18 @@ class Wisher:
         kind, why = (self._notice.asked() if self._notice is not None else None) or ("", "")
         if kind == "stop":
             self._why_stop = why
+        elif kind == "save":
+            self._why_save = why
         late = self._seconds is not None and time.monotonic() - self._last >= self._seconds
         return Wishes(save=late or kind == "save", stop=kind == "stop")
 
     def saved(self) -> None:
         """A checkpoint was taken: the clock begins anew."""
-        self._last = time.monotonic()
+        self._last, self._why_save = time.monotonic(), ""
+
+    def said(self, step: int) -> list[str]:
+        """What a person should know before a checkpoint that this worker was told to save."""
+        return [f"step {step}: saving now ({self._why_save})"] if self._why_save else []
 
     def reason(self) -> str:
         """Why training stops, in the words of the first worker that was told; all must call it."""

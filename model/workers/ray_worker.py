@@ -48,7 +48,7 @@ def pretrain_in_worker(config: Mapping[str, Any], store: Store, worker: Worker) 
         sinks: list[Sink] = [RayMetricsSink(run), board]
         with (
             StopNotice() as notice,
-            nodes_told(notice, config["needs"], config["most_workers"]),
+            nodes_told(notice, worker, config["needs"], config["most_workers"]),
         ):
             notice.watch(store, config["stop_key"], STOP_POLL_SECONDS)
             pretrain(job, store, folder, worker, cache, sinks=sinks, notice=notice)
@@ -93,7 +93,9 @@ def in_worker(config: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def nodes_told(notice: StopNotice, needs: Mapping[str, float], most: int) -> Iterator[None]:
+def nodes_told(
+    notice: StopNotice, worker: Worker, needs: Mapping[str, float], most: int
+) -> Iterator[None]:
     """Ask for a checkpoint when a node with workers will be taken away, and when there is room for
     more workers than before: Ray Train then starts the group again, without a question.
 
@@ -102,7 +104,7 @@ def nodes_told(notice: StopNotice, needs: Mapping[str, float], most: int) -> Ite
     is read, beside the loop, which tells the other workers in a sum that it makes anyway.
 
     Args:
-        notice: of the first worker.
+        notice: of this worker, the first.
         needs: resources of a worker, in Ray's terms.
         most: workers that the group may have.
     """
@@ -110,16 +112,19 @@ def nodes_told(notice: StopNotice, needs: Mapping[str, float], most: int) -> Ite
 
     def poll() -> None:
         told: list[str] = []
-        room = most_at_once(needs, most)
+        room = worker.world_size
+        if room < most:
+            room = most_at_once(needs, most, otherwise=room)
         while not done.wait(NODES_POLL_SECONDS):
             nodes = draining_nodes()
             if set(nodes) - set(told):
                 notice.ask("save", f"Ray takes node {', '.join(nodes)} away")
                 told = nodes
-            now = most_at_once(needs, most)
-            if now > room:
-                notice.ask("save", f"there is room for {now} workers")
-            room = now
+            if worker.world_size < most:
+                now = most_at_once(needs, most, otherwise=room)
+                if now > room:
+                    notice.ask("save", f"there is room for {now} workers")
+                room = now
 
     thread = threading.Thread(target=poll, name="nodes", daemon=True)
     thread.start()
@@ -127,13 +132,18 @@ def nodes_told(notice: StopNotice, needs: Mapping[str, float], most: int) -> Ite
         yield
     finally:
         done.set()
-        thread.join()
+        thread.join(timeout=1.0)  # it may wait for Ray's control store, and holds nothing
 
 
-def most_at_once(needs: Mapping[str, float], most: int) -> int:
-    """Workers for which the nodes that are alive have room, used or not, `most` at most."""
+def most_at_once(needs: Mapping[str, float], most: int, otherwise: int) -> int:
+    """Workers for which the nodes that are alive have room, used or not, `most` at most;
+    `otherwise` while Ray's control store does not answer."""
+    try:
+        nodes = ray.nodes()
+    except Exception:  # of its driver; it is asked again
+        return otherwise
     room = 0
-    for node in ray.nodes():
+    for node in nodes:
         has = node["Resources"] if node["Alive"] else {}
         room += min(int(has.get(name, 0.0) // value) for name, value in needs.items())
     return min(room, most)

@@ -175,7 +175,6 @@ def on_torchrun(folder: Path, name: str, workers: int) -> None:
     pin_among(worker.rank, worker.world_size)
     torch.set_num_threads(1)
     ray_worker.draining_nodes = list  # outside Ray there are none to ask for
-    ray_worker.most_at_once = lambda needs, most: most
     config = config_of(folder, name, workers)
     ray_worker.pretrain_in_worker(config, Store(config["store"]), worker)
     torch.distributed.barrier()

@@ -155,13 +155,17 @@ def test_activation_checkpointing_changes_nothing(
 
 
 def test_told_to_save_it_saves_and_goes_on(
-    tiny: Store, tmp_path: Path, straight: checkpoint.Checkpoint
+    tiny: Store,
+    tmp_path: Path,
+    straight: checkpoint.Checkpoint,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     notice = StopNotice()
     sink = Recorder({2: lambda: notice.ask("save", "a node drains")})
     job = job_of(tiny, pretraining={"checkpoint_every_steps": 1000})
     same(run(tiny, job, f"{FOLDER}-save", tmp_path, sinks=[sink], notice=notice), straight)
     assert list(sink.of("checkpoint")) == [3, 12], "after the step in which it is heard, once"
+    assert capsys.readouterr().out.count("step 3: saving now (a node drains)") == 1
 
 
 def test_told_to_stop_it_saves_and_stops_and_the_next_one_goes_on(

@@ -195,7 +195,8 @@ def test_a_node_that_is_taken_away_with_notice(
     nodes.drain(second, 6.0)
     driver.wait_until(lambda: bool(whole_steps(store)))
     [saved] = whole_steps(store)
-    assert 0 < saved < STEPS, "saved because the node will go"
+    assert 0 < saved < STEPS
+    driver.wait_for(rf"step {saved}: saving now \(Ray takes node {second.node_id} away\)")
     driver.wait_until(lambda: len(workers_of()) < 2)  # Ray ends the group when the time is over
     nodes.lose(second)
     output = driver.finish()
@@ -221,7 +222,8 @@ def test_a_node_that_comes(
     nodes.add()
     driver.wait_until(lambda: bool(whole_steps(store)))
     [saved] = whole_steps(store)
-    assert 0 < saved < STEPS, "saved because there is room for another worker"
+    assert 0 < saved < STEPS
+    driver.wait_for(rf"step {saved}: saving now \(there is room for 2 workers\)")
     [worker] = workers_of()
     while len(workers_of()) < 2:  # Ray takes its time, which this little training does not last
         driver.wait_until(lambda: True)
