@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,11 +107,12 @@ def test_a_killed_run_ends_where_an_undisturbed_one_does(tmp_path: Path, local_r
     address = ray.get_runtime_context().gcs_address
     with serve(mirror_folder(ROOT / ".babelmill" / "sample-mirror")) as mirror:
         straight = Driver(Store(str(tmp_path / "straight")), address, mirror)
-        killed = Driver(Store(str(tmp_path / "killed")), address, mirror)
-        for stage in [*DATA_STAGES, "pretrain"]:
-            straight.finish(stage)
         for stage in DATA_STAGES[:-1]:
-            killed.finish(stage)
+            straight.finish(stage)
+        shutil.copytree(tmp_path / "straight", tmp_path / "killed")
+        killed = Driver(Store(str(tmp_path / "killed")), address, mirror)
+        for stage in ("pack", "pretrain"):
+            straight.finish(stage)
 
     killed.kill_when("pack", r"\[pack\] [1-9]\d*/\d+ files \|")
     assert len(killed.store.keys("runs/kill/packed/_manifests")) >= 1
