@@ -13,11 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import fsspec
-import pytest
-
 from pipelines.core.store import Store
-from tests.object_store import s3_server
+from tests.object_store import found_by_environment, s3_server
 
 FAILURES = ("slow_down", "internal_error", "no_answer", "cut_answer")
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "expect"}
@@ -155,10 +152,6 @@ def flaky_store(folder: Path) -> Iterator[tuple[Store, Counter[str]]]:
     with (
         s3_server(folder) as environment,
         flaky_proxy(environment["AWS_ENDPOINT_URL"]) as (address, done),
-        pytest.MonkeyPatch.context() as patch,
+        found_by_environment({**environment, "AWS_ENDPOINT_URL": address}),
     ):
-        for name, value in {**environment, "AWS_ENDPOINT_URL": address}.items():
-            patch.setenv(name, value)
-        fsspec.filesystem("s3").clear_instance_cache()
         yield Store("s3://corpora/flaky"), done
-    fsspec.filesystem("s3").clear_instance_cache()

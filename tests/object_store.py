@@ -8,10 +8,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import fsspec
+import pytest
 import s3fs
 
 ACCESS_KEY, SECRET_KEY = "babelmill", "a-secret-for-loopback"
@@ -87,6 +89,17 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+
+@contextmanager
+def found_by_environment(environment: Mapping[str, str]) -> Iterator[None]:
+    """Let this process, and those that it starts, find the server of `s3_server`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        fsspec.filesystem("s3").clear_instance_cache()
+        yield
+    fsspec.filesystem("s3").clear_instance_cache()
 
 
 def wait_until_ready(

@@ -122,9 +122,9 @@ def train(job: Mapping[str, Any], url: str, folder: str, scratch: str) -> dict[s
     import torch
 
     from model.checkpoint import latest_complete
-    from model.data.training_data import PretrainingJob
     from model.distributed import Worker
     from model.pretrain import pretrain
+    from model.pretraining_job import PretrainingJob
 
     torch.set_num_threads(1)
     store, cache = Store(url), Path(scratch) / "cache"

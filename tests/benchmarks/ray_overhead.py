@@ -122,8 +122,8 @@ def launcher(side: str, workers: int) -> list[str]:
 def cores_beside(process: subprocess.Popen[bytes], workers: int) -> float:
     """Wait for its end; returns what the processes below it took, except for its workers.
 
-    The workers are those that took most. Counted from the first second in which each of them is
-    busy, for as long as they are.
+    The workers are those that took most. Of the seconds in which each of them is busy the second
+    half counts: before, Ray's workers still import.
     """
     import psutil
 
@@ -131,7 +131,8 @@ def cores_beside(process: subprocess.Popen[bytes], workers: int) -> float:
     while process.poll() is None:
         used = {}
         with suppress(psutil.Error):
-            for one in (psutil.Process(process.pid), *psutil.Process(process.pid).children(True)):
+            first = psutil.Process(process.pid)
+            for one in (first, *first.children(recursive=True)):
                 with suppress(psutil.Error):
                     used[one.pid] = sum(one.cpu_times()[:2])
         samples.append((time.monotonic(), used))
@@ -142,7 +143,7 @@ def cores_beside(process: subprocess.Popen[bytes], workers: int) -> float:
         taken = sorted((after[p] - before[p]) / (ended - began) for p in after.keys() & before)
         if len(taken) > workers and taken[-workers] > BUSY:
             busy.append(sum(taken[:-workers]))
-    return median(busy[len(busy) // 2 :])  # before, Ray's workers still import
+    return median(busy[len(busy) // 2 :])
 
 
 def config_of(folder: Path, name: str, workers: int) -> dict[str, Any]:
@@ -199,7 +200,7 @@ def pinned_in_worker(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def on_ray(folder: Path, name: str, workers: int) -> None:
-    """Start a Ray of its own, and train in two workers of it."""
+    """Start a Ray of its own, and train in workers of it."""
     import ray
 
     from model.config import ClusterSection

@@ -148,8 +148,9 @@ def speed(make: Callable[[int], int], steps: int) -> float:
 
 def our_speeds(folder: Path, length: int) -> dict[str, Any]:
     """Stored masks, computed masks, and how fast files are brought to the disk."""
-    from model.data.training_data import PretrainingJob, TrainingData
+    from model.data.training_data import TrainingData
     from model.distributed import Worker
+    from model.pretraining_job import PretrainingJob
     from pipelines.core.config import merge
 
     store, tree = write_corpus(folder, length, ROWS, TOKENS)

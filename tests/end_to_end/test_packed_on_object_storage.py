@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import fsspec
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -20,7 +19,7 @@ from pipelines.core.manifest import StageRecord, read_manifests, read_stage
 from pipelines.core.records import check_packed, check_widths
 from pipelines.core.shards import StageFailed
 from pipelines.core.store import Store
-from tests.object_store import s3_server
+from tests.object_store import found_by_environment, s3_server
 from tests.pipelines.pack_sequences.corpus import make_corpus, model, rows_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,12 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     folder = tmp_path_factory.mktemp("s3") / "server"
-    with s3_server(folder) as environment, pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        fsspec.filesystem("s3").clear_instance_cache()
+    with s3_server(folder) as environment, found_by_environment(environment):
         yield environment
-    fsspec.filesystem("s3").clear_instance_cache()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +18,7 @@ from model.plan import RunInputs, pretraining_job
 from pipelines.core.config import merge
 from pipelines.core.store import Store
 from tests.model.tiny import build, tiny_config
-from tests.object_store import s3_server
+from tests.object_store import found_by_environment, s3_server
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "stream, tokens": {"masking": {"random_from": "uniform", "views": 3}},
@@ -98,13 +97,9 @@ def test_a_run_whose_masking_rate_changes(tmp_path: Path) -> None:
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with (
         s3_server(tmp_path_factory.mktemp("s3") / "server") as environment,
-        pytest.MonkeyPatch.context() as patch,
+        found_by_environment(environment),
     ):
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        fsspec.filesystem("s3").clear_instance_cache()
         yield Store("s3://corpora/reader")
-    fsspec.filesystem("s3").clear_instance_cache()
 
 
 def test_from_object_storage_come_the_same_batches(bucket: Store, tmp_path: Path) -> None:

@@ -17,12 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import psutil
 import pytest
 
 from pipelines.core.store import Store
-from tests.flaky_proxy import FAILURES, flaky_proxy
+from tests.flaky_proxy import FAILURES, flaky_store
 from tests.model.fault_runs import (
     INTERVAL,
     STEPS,
@@ -40,7 +39,6 @@ from tests.model.fault_runs import (
     workers_of,
 )
 from tests.model.ray_nodes import Nodes, ray_nodes
-from tests.object_store import s3_server
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 TWO = {"num_workers": 2, "max_worker_failures": 2, "worker_timeout_seconds": 6}
@@ -59,17 +57,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counter[str]]:
     """An S3 server behind a proxy that fails one request in ten; the cluster's nodes know it."""
-    folder = tmp_path_factory.mktemp("s3") / "server"
-    with (
-        s3_server(folder) as environment,
-        flaky_proxy(environment["AWS_ENDPOINT_URL"]) as (proxy, done),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        for name, value in (environment | {"AWS_ENDPOINT_URL": proxy}).items():
-            patch.setenv(name, value)
-        fsspec.filesystem("s3").clear_instance_cache()
+    with flaky_store(tmp_path_factory.mktemp("s3") / "server") as (_, done):
         yield done
-    fsspec.filesystem("s3").clear_instance_cache()
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +215,7 @@ def test_a_node_that_comes(
     driver.wait_for(rf"step {saved}: saving now \(there is room for 2 workers\)")
     [worker] = workers_of()
     while len(workers_of()) < 2:  # Ray takes its time, which this little training does not last
-        driver.wait_until(lambda: True)
+        assert driver.process.poll() is None, driver.output
         with suppress(psutil.NoSuchProcess):
             worker.suspend()
             time.sleep(0.4)

@@ -14,20 +14,16 @@ from pipelines.core.config import ConfigError
 from pipelines.core.manifest import FileRef
 from pipelines.core.shards import Attempt, StageFailed, Step, Unit, run_step
 from pipelines.core.store import Store
-from tests.object_store import s3_server
+from tests.object_store import found_by_environment, s3_server
 
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with (
         s3_server(tmp_path_factory.mktemp("s3") / "server") as environment,
-        pytest.MonkeyPatch.context() as patch,
+        found_by_environment(environment),
     ):
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        fsspec.filesystem("s3").clear_instance_cache()
         yield Store("s3://corpora/test")
-    fsspec.filesystem("s3").clear_instance_cache()
 
 
 def numbers(unit: Unit, config: Mapping[str, Any], attempt: Attempt) -> None:
