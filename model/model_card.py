@@ -29,7 +29,7 @@ def model_card(
     """Write README.md of an exported model.
 
     Args:
-        job: the pretraining job (`model.data.training_data.PretrainingJob`) as plain JSON.
+        job: the pretraining job (`model.pretraining_job.PretrainingJob`) as plain JSON.
         vocabulary: the one that the model was trained with.
         vocabulary_from: vocabulary.start_from.
         balance: the table of the balance stage.

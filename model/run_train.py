@@ -47,9 +47,8 @@ def train_on_ray(
     loop: str, job: Mapping[str, Any], attempt: Attempt, run: str, cluster: ClusterSection
 ) -> checkpoint.Checkpoint:
     """Run a loop in a group of workers; see `model.workers.train_driver.train`."""
-    from model.workers.train_driver import (
-        train,  # importing Ray takes seconds; export has no need of it
-    )
+    # Importing Ray takes seconds, and export has no need of it.
+    from model.workers.train_driver import train
 
     return train(loop, job, attempt, run, cluster)
 

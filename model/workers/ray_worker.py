@@ -108,19 +108,17 @@ def nodes_told(
         needs: resources of a worker, in Ray's terms.
         most: workers that the group may have.
     """
-    done = threading.Event()
+    done, may_grow = threading.Event(), worker.world_size < most
 
     def poll() -> None:
         told: list[str] = []
-        room = worker.world_size
-        if room < most:
-            room = most_at_once(needs, most, otherwise=room)
+        room = most_at_once(needs, most, otherwise=worker.world_size) if may_grow else most
         while not done.wait(NODES_POLL_SECONDS):
             nodes = draining_nodes()
             if set(nodes) - set(told):
                 notice.ask("save", f"Ray takes node {', '.join(nodes)} away")
                 told = nodes
-            if worker.world_size < most:
+            if may_grow:
                 now = most_at_once(needs, most, otherwise=room)
                 if now > room:
                     notice.ask("save", f"there is room for {now} workers")
